@@ -30,7 +30,9 @@ def tensor(
     if dtype is None:
         dtype = functools.reduce(torch.promote_types, [_dtype(element) for element in elements])
     with torch.no_grad():
-        made = torch.stack([_cast(element, dtype) for element in elements]).reshape(shape)
+        made = torch.stack([_cast(element, dtype) for element in elements])
+        if made.shape != shape:
+            made = made.reshape(shape).clone()  # no view, as what `torch.tensor` gives is none
         made = made if device is None else made.to(device)
     return made.requires_grad_() if requires_grad else made
 

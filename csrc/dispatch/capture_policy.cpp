@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "dispatch/capture/source_locator.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/functional.h"
+#include "dispatch/python/source_files.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {

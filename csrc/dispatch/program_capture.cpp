@@ -94,6 +94,10 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
 
 ProgramCapture::~ProgramCapture() { numbers_->recorder = nullptr; }
 
+ir::SourceLocation ProgramCapture::definition() const {
+  return has_returned_ ? call_.definition(*context_) : ir::SourceLocation();
+}
+
 std::shared_ptr<void> ProgramCapture::leave_program() { return std::make_shared<OutsideProgram>(locator_, failed_); }
 
 std::vector<at::Tensor> ProgramCapture::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
@@ -147,6 +151,7 @@ std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options)
     sizes_.watch(options, module_);
     const py::Ref result = interpret();
     if (!result) return std::nullopt;
+    has_returned_ = true;
     if (const auto changed = settings_.restore()) refuse_change(*changed);
     grad_mode_after_ = c10::GradMode::is_enabled();
     require_restored(restore.state());

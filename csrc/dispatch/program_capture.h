@@ -69,6 +69,8 @@ class ProgramCapture final : tracer::RecordingHost {
   [[nodiscard]] bool is_recorded() const { return is_recorded_; }
   /// Where the last operation that failed was called.
   [[nodiscard]] const ir::SourceLocation& failed() const { return failed_; }
+  /// Where the program is defined, once it has returned; no location before.
+  [[nodiscard]] ir::SourceLocation definition() const;
   /// Whether something from outside raised an exception in the program. It may have come anywhere, and comes out of the
   /// call as if it had come before: what the program does about it says nothing of the next call.
   [[nodiscard]] bool is_interrupted() const { return tracker_.is_interrupted(); }
@@ -91,6 +93,7 @@ class ProgramCapture final : tracer::RecordingHost {
   ThreadState state_;  ///< before the trace
   bool grad_mode_after_ = true;
   ir::SourceLocation failed_;
+  bool has_returned_ = false;
   bool is_recorded_ = false;
   bool is_exact_;  ///< each call prints what the program prints
   SharpEdgeWatch sharp_edges_;

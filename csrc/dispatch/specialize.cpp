@@ -110,6 +110,7 @@ TraceOutcome attempt(ProgramCapture& capture, const Traced& traced, Specializati
   if (PyErr_Occurred() == nullptr)
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");
   outcome.location = capture.failed();
+  if (!capture.is_recorded()) outcome.definition = capture.definition();
   outcome.context = capture.context();
   // Once the program is recorded, what fails is an executor or transform of the user's, or ours. So does a derivative
   // that eager does not look for before the backward. A ValueError is about an option: the name of a pass.

@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "bridge/convert.h"
+#include "ir/location.h"
 #include "ir/symbol_values.h"
+#include "operators/elements.h"
 #include "operators/facts.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
@@ -38,12 +40,17 @@ at::Tensor zeros_for(const ir::TensorType& type, bool is_pointwise) {
   return at::empty(sizes, at::TensorOptions(bridge::to_torch(type.dtype)).device(bridge::to_torch(type.device)));
 }
 
-/// Whether the kernel raises an error for tensors of such types, of which the meta kernel knows nothing: `gcd` of
-/// floats.
-bool is_refused_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  if (symbol.op->handle == nullptr || symbol.op->view) return false;
+std::string message_of(const std::exception& error) {
+  const auto* of_pytorch = dynamic_cast<const c10::Error*>(&error);
+  return of_pytorch == nullptr ? error.what() : of_pytorch->what_without_backtrace();
+}
+
+/// Throws UserError where the kernel raises an error for such constants and types of tensors, of which the meta kernel
+/// knows nothing: `gcd` of floats, `gelu` with an unknown `approximate`.
+void require_accepted_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (symbol.op->handle == nullptr || symbol.op->view) return;
   const c10::OperatorHandle& op = handle_of(*symbol.op);
-  const bool is_pointwise = op.hasTag(at::Tag::pointwise);
+  const bool is_pointwise = op.hasTag(at::Tag::pointwise) || operators::find_elements(*symbol.op) != nullptr;
   bool is_tried = true;
   const auto value_of = [&](ir::ValueId id) {
     const ir::TensorType* type = trace.tensor_type(id);
@@ -56,10 +63,19 @@ bool is_refused_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol)
   try {
     const torch::jit::Stack arguments = arguments_of(symbol, op, make_writer(*trace.context(), value_of));
     if (is_tried) raise_as_kernel(op, arguments);
-  } catch (const std::exception&) {
-    return true;
+  } catch (const std::exception& error) {
+    throw UserError(ErrorKind::kNotImplemented, std::string(symbol.op->name) +
+                                                    ": its kernel raises an error for such arguments: " +
+                                                    message_of(error) + ir::describe_line(symbol.location, "\n  in "));
   }
-  return false;
+}
+
+/// Whether a fusion may run it in the place of its kernel.
+bool has_arithmetic(const ir::BoundSymbol& symbol) {
+  using enum operators::ElementDomain;
+  const operators::Elements* elements = operators::find_elements(*symbol.op);
+  return elements != nullptr && elements->domain != kExpansion && elements->domain != kCopy &&
+         elements->domain != kView;
 }
 
 /// The first tensor among results; kNoValue: there is none.
@@ -96,11 +112,11 @@ void keep_errors(ir::Trace& trace) {
     if (!runs) {
       const ir::ValueId result = first_tensor(trace, symbol);
       runs = result != ir::kNoValue && operators::may_raise_for_data(trace, symbol);
-      if (!runs && result != ir::kNoValue && is_refused_by_kernel(trace, symbol)) {
-        throw UserError(ErrorKind::kNotImplemented, std::string(symbol.op->name) + " raises an error for such dtypes");
-      }
+      if (!runs && result != ir::kNoValue) require_accepted_by_kernel(trace, symbol);
       if (runs) kept[i] = result;
       has_kept |= runs;
+    } else if (has_arithmetic(symbol)) {
+      require_accepted_by_kernel(trace, symbol);
     }
     if (runs) add_needs(symbol.arguments);
   }

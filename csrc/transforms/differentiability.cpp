@@ -2,6 +2,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "bridge/constant.h"
 #include "bridge/convert.h"
@@ -13,6 +14,7 @@
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/inner_gradient.h"
+#include "transforms/rule_table.h"
 
 namespace thunder::transforms {
 namespace {
@@ -42,7 +44,17 @@ std::vector<bool> results_requiring_grad(const ir::BoundSymbol& symbol, const ir
     arguments.push_back(bridge::to_ivalue(symbol.arguments[i], *op.schema().arguments()[i].real_type(), writer));
   }
   std::vector<bool> flags;
-  for (const auto& result : tracer::infer_top(op, arguments).results) {
+  tracer::ResultTypes types;
+  try {
+    types = tracer::infer_top(op, arguments);
+  } catch (const std::exception&) {
+    // PyTorch has no derivative; a rule of ours may be one.
+    RuleCall call;
+    call.arguments = arguments;
+    if (find_rule(op, call) == nullptr) throw;
+    return std::vector<bool>(ir::flat_results(symbol).size(), true);
+  }
+  for (const auto& result : types.results) {
     if (result.is_other) flags.push_back(false);
     for (const tracer::ResultType& tensor : result.tensors) {
       flags.push_back(tensor.type != nullptr && std::get<ir::TensorType>(*tensor.type).requires_grad);

@@ -66,6 +66,11 @@ bool says_that_derivative_is_missing(const std::exception& error) {
   return message.find("derivative for") != std::string::npos && message.find("not implemented") != std::string::npos;
 }
 
+/// Whether this is autograd's error about a tensor that was written to after a derivative had saved it.
+bool says_that_saved_was_overwritten(const std::exception& error) {
+  return message_of(error).find("modified by an inplace operation") != std::string::npos;
+}
+
 }  // namespace
 
 OperatorReplay::OperatorReplay(const ir::BoundSymbol& symbol, std::span<const ir::ValueId> values,
@@ -254,6 +259,12 @@ std::vector<at::Tensor> OperatorReplay::gradients_by_autograd(const std::vector<
   } catch (const std::exception& error) {
     static_cast<void>(recorder_.builder.cut(begin));
     if (says_that_derivative_is_missing(error)) return missing_gradients(cotangents, message_of(error));
+    if (says_that_saved_was_overwritten(error)) {
+      throw UserError(ErrorKind::kNotImplemented,
+                      operator_ +
+                          ": it writes over what its own derivative reads, so that a backward raises an error in "
+                          "eager, too; compute it of operations that do not");
+    }
     if (!tracer::says_data_was_read(error.what())) throw;
     if (const auto backward = find_opaque_backward(*handle_))
       return gradients_by_backward(*backward, outputs, cotangents);

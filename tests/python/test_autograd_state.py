@@ -813,3 +813,32 @@ def test_input_on_which_requires_grad_is_called(program: Program) -> None:
             flags = [getattr(tensor, "requires_grad", None) for tensor in (a, b, result)]
             outcomes.append((flags, a.is_leaf, gradient))
     assert outcomes[2:] == outcomes[:2]
+
+
+def requires_grad_by_method(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    view.requires_grad_()
+    return (view * base).sum()
+
+
+def requires_grad_by_attribute(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    view.requires_grad = True
+    return (view * base).sum()
+
+
+def does_not_require_grad_itself(base: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    return (view * base).sum() * view.requires_grad
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("program", [requires_grad_by_method, requires_grad_by_attribute, does_not_require_grad_itself])
+def test_view_that_was_made_before_its_base_required_grad(program: Callable[..., torch.Tensor]) -> None:
+    gradients: list[list[torch.Tensor | None]] = []
+    for function in (program, thunder.jit(program)):
+        for _ in range(2):
+            base = torch.ones(3, 3)
+            view = base[0]
+            base.requires_grad_()
+            function(base, view).backward()
+            gradients.append([base.grad, view.grad])
+    for compiled in gradients[2:]:
+        torch.testing.assert_close(compiled, gradients[0])

@@ -105,6 +105,18 @@ def test_double_backward_raises() -> None:
         gradient.sum().backward()
 
 
+def test_gradient_through_slices_of_complex_numbers_is_made_with_create_graph() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.stft(x, 4, window=torch.hann_window(4), return_complex=True).abs().square().sum()
+
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        x = torch.arange(16.0).cos().requires_grad_()
+        gradients.append(torch.autograd.grad(function(x), x, create_graph=True)[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+    assert gradients[1].requires_grad
+
+
 def test_weight_changed_between_forward_and_backward_raises_as_in_eager() -> None:
     compiled = thunder.jit(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)))
     loss = compiled(sequence()).sum()

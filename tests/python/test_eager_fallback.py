@@ -96,6 +96,68 @@ def test_refusal_warns_once_with_its_line_and_runs_in_eager() -> None:
     assert "it ran in eager" in str(thunder.explain_misses(f))
 
 
+def gives_a_lock(x: torch.Tensor) -> Any:
+    y = x * 2
+    return y, threading.Lock()
+
+
+def saves(x: torch.Tensor) -> Any:
+    buffer = io.BytesIO()
+    torch.save(x * 2, buffer)
+    return buffer.getvalue()[:0]
+
+
+def gives_a_generator(x: torch.Tensor) -> Any:
+    return (t for t in [x * 2])
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (gives_a_lock, "def gives_a_lock"),
+        (gives_a_generator, "def gives_a_generator"),
+        (saves, "torch.save(x * 2, buffer)"),
+    ],
+)
+def test_reason_ends_with_a_line_of_the_user(program: Callable[..., Any], line: str) -> None:
+    with pytest.warns(thunder.EagerFallbackWarning) as caught:
+        thunder.jit(program)(X.clone())
+    lines = str(caught[0].message).split("\n")
+    place = next(i for i, text in enumerate(lines) if ", line " in text)
+    assert "test_eager_fallback.py, line" in lines[place]
+    assert line in lines[place + 1]
+
+
+class GivesALock(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, threading.Lock()
+
+    def give(self, x: torch.Tensor) -> Any:
+        return self(x)
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (gives_a_lock, "def gives_a_lock"),
+        (GivesALock(), "def forward"),
+        (GivesALock().give, "def give"),
+    ],
+)
+def test_refusal_of_what_is_returned_names_the_definition_with_fullgraph(program: Any, line: str) -> None:
+    with pytest.raises(NotImplementedError, match=rf"(?s)test_eager_fallback\.py, line .*{line}"):
+        thunder.jit(program, fullgraph=True)(X.clone())
+
+
+def test_derivative_that_raises_in_eager_is_no_mistake_of_thunder() -> None:
+    x = X.clone().requires_grad_()
+    with pytest.warns(thunder.EagerFallbackWarning, match="writes over what its own derivative reads") as caught:
+        result = thunder.jit(lambda x: torch.vander(x).sum())(x)
+    assert "bug in thunder" not in str(caught[0].message)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.backward()
+
+
 def test_refusal_raises_with_fullgraph() -> None:
     with pytest.raises(NotImplementedError):
         thunder.jit(refused, fullgraph=True)(X.clone())

@@ -96,6 +96,13 @@ def mode_view_looked_at_without_gradients(a: torch.Tensor) -> Any:
     return first * 2, flat * 3, looked, b
 
 
+def mode_leaf_made_in_inference_mode(a: torch.Tensor) -> Any:
+    with torch.inference_mode():
+        b = torch.zeros(3, requires_grad=True)
+        c = (a * 2).detach().requires_grad_()
+    return b, b.requires_grad, b.is_leaf, c
+
+
 def mode_view_looked_at_in_inference_mode(a: torch.Tensor) -> Any:
     b = a * 1
     first = b[0]

@@ -116,6 +116,19 @@ def takes_second_derivative_of_softmax(a: torch.Tensor) -> Any:
     return torch.autograd.grad(first.square().sum(), a)[0]
 
 
+def takes_second_derivative_through_slices_of_complex_numbers(a: torch.Tensor) -> Any:
+    b = torch.complex(a, a.sin())
+    (first,) = torch.autograd.grad((b[1:, ::2] * b[0, 0]).abs().square().sum(), a, create_graph=True)
+    return torch.autograd.grad(first.square().sum(), a)[0]
+
+
+def penalizes_gradient_of_spectrogram(a: torch.Tensor) -> Any:
+    spectrum = torch.stft(a.flatten(), 4, window=torch.hann_window(4), return_complex=True)
+    loss = spectrum.abs().square().sum()
+    (gradient,) = torch.autograd.grad(loss, a, create_graph=True)
+    return loss + gradient.square().sum()
+
+
 def penalizes_gradient(a: torch.Tensor) -> Any:
     loss = F.softplus(a @ a.t()).sum()
     (gradient,) = torch.autograd.grad(loss, a, create_graph=True)

@@ -77,6 +77,46 @@ def test_error_of_an_unused_operation_is_raised(name: str, requires_grad: bool) 
         assert outcome(compiled, requires_grad) == expected
 
 
+MORE_FAILING: dict[str, Callable[[torch.Tensor], Any]] = {
+    "nll_loss_of_images": lambda x: F.nll_loss(x[None, :, :, None], beyond(x)[None, :, None]),
+    "embedding_bag": lambda x: F.embedding_bag(beyond(x)[None], x),
+    "multi_margin_loss": lambda x: F.multi_margin_loss(x, beyond(x)),
+    "multilabel_margin_loss": lambda x: F.multilabel_margin_loss(x, beyond(x)[None].expand(3, 3)),
+    "determinant_of_nothing": lambda x: torch.linalg.inv(x * 0).logdet(),
+    "svd": lambda x: torch.linalg.svd(x * float("nan")),
+    "ctc_loss": lambda x: F.ctc_loss(x[:, None], beyond(x)[None], [3], [3]),
+    "poisson": lambda x: torch.poisson(-x),
+    "multinomial": lambda x: torch.multinomial(-x, 1),
+    "bernoulli": lambda x: torch.bernoulli(x + 2),
+    "normal": lambda x: torch.normal(x, -x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["data", "leaf"])
+@pytest.mark.parametrize("name", [*FAILING, *MORE_FAILING])
+def test_error_that_a_program_catches_behind_a_write(name: str, requires_grad: bool) -> None:
+    fails = {**FAILING, **MORE_FAILING}[name]
+    steps = torch.zeros(())
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        steps.add_(1)
+        result = x @ x
+        try:
+            fails(x)
+        except (RuntimeError, IndexError):
+            return result * 2
+        return result + 1
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        steps.zero_()
+        torch.manual_seed(0)
+        results = [outcome(function, requires_grad) for _ in range(2)]
+        outcomes.append([*results, steps.item(), int(torch.get_rng_state().sum())])
+    assert outcomes[0] == outcomes[1]
+
+
 def test_used_result_needs_nothing_besides() -> None:
     compiled = thunder.jit(lambda x: torch.linalg.cholesky(x @ x.T + 4 * torch.eye(3)))
     compiled(torch.rand(3, 3))

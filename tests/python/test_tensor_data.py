@@ -54,6 +54,13 @@ def test_tensor_of_a_sequence_with_tensors(name: str) -> None:
     assert thunder.cache_misses(compiled) == 1
 
 
+@pytest.mark.parametrize("name", ["numbers", "nested", "deep", "device", "as_tensor", "new_tensor", "float_type"])
+def test_tensor_of_a_sequence_is_no_view(name: str) -> None:
+    made = thunder.jit(PROGRAMS[name])(torch.tensor(2.5), torch.tensor(3), torch.tensor([1.5, 2.5]))
+    assert not made._is_view()
+    assert made._base is None
+
+
 @pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
 @pytest.mark.parametrize(
     "program",

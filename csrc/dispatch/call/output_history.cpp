@@ -30,18 +30,22 @@ class SpentNode final : public torch::autograd::Node {
   }
 };
 
-/// Another tensor over the same memory.
-at::Tensor as_inference_tensor(const at::Tensor& tensor) {
+/// Another tensor over the same memory. Outside of inference mode it may not be told to require grad.
+at::Tensor as_inference_tensor(const at::Tensor& tensor, bool requires_grad) {
   const c10::InferenceMode made_inside;
   auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(tensor.storage()), tensor.key_set(), tensor.dtype());
   impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-  return at::Tensor(std::move(impl));
+  at::Tensor made(std::move(impl));
+  if (requires_grad) made.set_requires_grad(true);
+  return made;
 }
 
 }  // namespace
 
 OutputHistory history_of(const at::Tensor& output) {
-  if (output.is_inference() && !c10::InferenceMode::is_enabled()) return OutputHistory::kInference;
+  if (output.is_inference() && !c10::InferenceMode::is_enabled()) {
+    return output.requires_grad() ? OutputHistory::kInferenceLeaf : OutputHistory::kInference;
+  }
   if (!output.requires_grad()) return OutputHistory::kComputed;
   if (output.is_leaf()) return OutputHistory::kLeaf;
   const bool spent =
@@ -53,7 +57,9 @@ OutputHistory history_of(const at::Tensor& output) {
 }
 
 void give_history(at::Tensor& output, OutputHistory history, torch::autograd::edge_list edges) {
-  if (history == OutputHistory::kInference) output = as_inference_tensor(output);
+  const bool is_inference_leaf = history == OutputHistory::kInferenceLeaf;
+  if (history == OutputHistory::kInference || is_inference_leaf)
+    output = as_inference_tensor(output, is_inference_leaf);
   if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
   if (history != OutputHistory::kSpent) return;
   torch::autograd::set_history(output, autograd::make_node<SpentNode>(std::move(edges)));

@@ -140,9 +140,10 @@ class SpecializationCall {
 struct TraceOutcome {
   /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
   std::shared_ptr<const Specialization> made;
-  bool may_run_eager = false;                       ///< a failure that says nothing of what eager code would do
-  ir::SourceLocation location;                      ///< where the operation that failed was called
-  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
+  bool may_run_eager = false;     ///< a failure that says nothing of what eager code would do
+  ir::SourceLocation location;    ///< where the operation that failed was called
+  ir::SourceLocation definition;  ///< the line of the program's `def`, where it had returned; `location` is better
+  std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files
 };
 
 /// The callable that is compiled. Borrowed.

@@ -39,7 +39,8 @@ class TraceLock {
 // The exception itself would keep the frames of the trace alive.
 SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
   const py::Ref error = take_error();
-  return {describe_error(error.get(), outcome.location), outcome.location, outcome.context, false, false, std::nullopt};
+  std::string cause = describe_error(error.get(), outcome.location, outcome.definition);
+  return {std::move(cause), outcome.location, outcome.context, false, false, std::nullopt};
 }
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
@@ -160,7 +161,7 @@ bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& fa
   // Errors that the module itself would raise are raised; of a refusal of thunder's, `run_eager` tells the cause.
   const bool is_refused = PyErr_ExceptionMatches(PyExc_NotImplementedError) != 0;
   if (how_.full_graph || !outcome.may_run_eager || (has_overrides(module_) && !is_refused)) {
-    add_location(outcome.location);
+    add_location(outcome.location, outcome.definition);
     return false;
   }
   failure = Failure::of_trace(outcome);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dispatch/capture/substitutes.h"
+#include "dispatch/capture/tensor_facts.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
@@ -108,7 +109,11 @@ void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, Pyth
   // PyTorch's transforms raise here.
   for (const char* name : {"Tensor.requires_grad_", "Tensor.retain_grad"}) {
     if (const py::Ref method = loaded_function("torch", name)) {
-      options.substitute(method.get(), [this](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      options.substitute(method.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject**) {
+        if (count != 0 && is_tensor(arguments[0]) && requires_grad_for_base(unpack_tensor(arguments[0]))) {
+          refuse(PyExc_NotImplementedError, kRequiresGradForBase);
+          return -1;
+        }
         return parts_ != 0 && autocast_parts_ == 0 ? trace_again() : 0;
       });
     }

@@ -6,6 +6,7 @@
 #include "dispatch/call/overrides.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/backward_module.h"
+#include "dispatch/python/source_files.h"
 #include "interpreter/loop/interpret.h"
 
 namespace thunder::dispatch {
@@ -82,6 +83,20 @@ py::Ref ProgramCall::run() {
   const py::Ref arguments = py::Ref::steal(PyTuple_Pack(3, callable_, positional_.get(), keywords_.get()));
   if (!arguments) return nullptr;
   return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
+}
+
+ir::SourceLocation ProgramCall::definition(ir::TraceContext& context) const {
+  const py::SavedError pending;
+  const py::Ref found = code_of(callable_);
+  if (!found) return {};
+  auto* code = reinterpret_cast<PyCodeObject*>(found.get());
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  if (file == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  if (is_library_file(file)) return {};
+  return {context.intern(file), code->co_firstlineno};
 }
 
 }  // namespace thunder::dispatch

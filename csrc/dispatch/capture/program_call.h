@@ -5,6 +5,7 @@
 #include "dispatch/call/specialization.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/python/python_ref.h"
+#include "ir/trace.h"
 
 namespace thunder::dispatch {
 
@@ -19,6 +20,8 @@ class ProgramCall {
   /// Calls the callable; what stands for it in a trace is asked for its arguments only where Python code calls it. Null
   /// with a Python exception set.
   [[nodiscard]] py::Ref run();
+  /// The line of its `def`, with the file's name kept by `context`; no location: it is not of Python.
+  [[nodiscard]] ir::SourceLocation definition(ir::TraceContext& context) const;
 
  private:
   PyObject* callable_;

@@ -21,12 +21,8 @@ class SourceLocator {
   const std::string* file_of(PyCodeObject* code);
 
   std::shared_ptr<ir::TraceContext> context_;
-  std::string library_;
   std::unordered_map<const PyCodeObject*, const std::string*> files_;  ///< null: inside of a library
   std::vector<py::Ref> codes_;
 };
-
-/// The folder of the torch package, with a slash at its end; empty when it cannot be found.
-[[nodiscard]] const std::string& torch_folder();
 
 }  // namespace thunder::dispatch

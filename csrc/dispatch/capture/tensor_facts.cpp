@@ -1,5 +1,7 @@
 #include "dispatch/capture/tensor_facts.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <string>
 
 #include "dispatch/call/thread_state.h"
@@ -43,6 +45,15 @@ bool is_conjugate_or_negative(const at::Tensor& tensor) {
   const bool is_negative = real.defined() && real.is_neg();
   return (view.conjugates % 2 == 1) != is_conjugate || (view.negatives % 2 == 1) != is_negative ||
          view.is_part_of_conjugate(is_conjugate);
+}
+
+bool requires_grad_for_base(const at::Tensor& tensor) {
+  const tracer::Recorder* const recorder = tracer::recorder_on_top();
+  if (recorder == nullptr || !tracer::is_trace_tensor(tensor)) return false;
+  const at::Tensor real = recorder->tensors.real_behind(tensor);
+  if (!real.defined() || !real.is_leaf() || !real.requires_grad()) return false;
+  const auto* const meta = torch::autograd::impl::get_autograd_meta(real);
+  return meta == nullptr || !meta->requires_grad_;
 }
 
 bool refuse_fact(const std::string& what) {

@@ -191,6 +191,14 @@ bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
   return is_known || refuse_fact("Tensor." + text);
 }
 
+bool TorchHooks::may_set_state(PyObject* traced, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "requires_grad") != 0) return true;
+  if (!requires_grad_for_base(unpack_tensor(traced))) return true;
+  tracer::note_refusal(kRequiresGradForBase);
+  PyErr_SetString(PyExc_NotImplementedError, kRequiresGradForBase);
+  return false;
+}
+
 bool TorchHooks::is_unknown_state(PyObject* traced, PyObject* name) const {
   const auto found = index_by_traced_.find(traced);
   if (found == index_by_traced_.end()) return false;

@@ -39,6 +39,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] PyObject* attribute(PyObject* owner, PyObject* name) const override;
 
   bool require_known_state(PyObject* traced, PyObject* name) override;
+  bool may_set_state(PyObject* traced, PyObject* name) override;
   [[nodiscard]] bool is_unknown_state(PyObject* traced, PyObject* name) const override;
   bool learn_state(PyObject* traced, PyObject* name, PyObject* value) override;
   int is_instance(PyObject* object, PyObject* kind) override;

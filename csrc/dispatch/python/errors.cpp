@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "dispatch/python/gil.h"
+#include "dispatch/python/source_files.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
 #include "ir/location.h"
@@ -70,6 +71,21 @@ bool passed_line(py::Borrowed traceback, const ir::SourceLocation& location) {
   return false;
 }
 
+/// Where a traceback went through the user's program last; its file is kept in `file`. No location: nowhere.
+ir::SourceLocation last_user_line(py::Borrowed traceback, std::string& file) {
+  ir::SourceLocation last;
+  for (auto* entry = reinterpret_cast<PyTracebackObject*>(traceback); entry != nullptr; entry = entry->tb_next) {
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
+    const std::string passed = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+    if (passed.empty() || is_library_file(passed) || is_own_file(passed)) continue;
+    const py::Ref line = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(entry), "tb_lineno"));
+    file = passed;
+    last = {&file, line ? static_cast<int>(PyLong_AsLong(line.get())) : 0};
+    if (!line) PyErr_Clear();
+  }
+  return last;
+}
+
 }  // namespace
 
 void warn_in_python(const std::string& text) {
@@ -118,23 +134,15 @@ void release_frames_of_pending() {
   PyErr_Restore(type, pending.release(), traceback);
 }
 
-std::string describe_error(py::Borrowed error, const ir::SourceLocation& location) {
+std::string describe_error(py::Borrowed error, const ir::SourceLocation& location,
+                           const ir::SourceLocation& otherwise) {
   const std::string text = std::string(Py_TYPE(error)->tp_name) + ": " + text_of(error);
   if (text.find(", line ") != std::string::npos) return text;
-  ir::SourceLocation line = location;
+  if (location.file != nullptr) return text + describe_source(location);
+  const py::Ref traceback = py::Ref::steal(PyException_GetTraceback(error));
   std::string file;
-  if (line.file == nullptr) {
-    const py::Ref traceback = py::Ref::steal(PyException_GetTraceback(error));
-    auto* last = reinterpret_cast<PyTracebackObject*>(traceback.get());
-    while (last != nullptr && last->tb_next != nullptr) last = last->tb_next;
-    if (last == nullptr) return text;
-    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(last->tb_frame)));
-    const py::Ref number = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(last), "tb_lineno"));
-    file = text_of(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
-    line.file = &file;
-    line.line = number ? static_cast<int>(PyLong_AsLong(number.get())) : 0;
-  }
-  return text + describe_source(line);
+  const ir::SourceLocation last = last_user_line(traceback.get(), file);
+  return text + describe_source(last.file != nullptr ? last : otherwise);
 }
 
 std::string describe_source(const ir::SourceLocation& location) {
@@ -143,12 +151,15 @@ std::string describe_source(const ir::SourceLocation& location) {
   return ir::describe_line(location, "\n  in ", ":\n    ") + source_line(location);
 }
 
-void add_location(const ir::SourceLocation& location) {
+void add_location(const ir::SourceLocation& location, const ir::SourceLocation& otherwise) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  if (location.file != nullptr && is_raised_by_operations(type) && passed_line(traceback, location)) {
-    const std::string message = text_of(value) + describe_source(location);
+  // Without a traceback no code of the program has raised it.
+  const bool is_ours = location.file == nullptr && otherwise.file != nullptr && traceback == nullptr;
+  const ir::SourceLocation& line = is_ours ? otherwise : location;
+  if (line.file != nullptr && is_raised_by_operations(type) && (is_ours || passed_line(traceback, line))) {
+    const std::string message = text_of(value) + describe_source(line);
     const py::Ref arguments = py::Ref::steal(Py_BuildValue("(s)", message.c_str()));
     if (!arguments || PyObject_SetAttrString(value, "args", arguments.get()) < 0) PyErr_Clear();
   }

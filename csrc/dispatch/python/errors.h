@@ -36,11 +36,14 @@ void note_caught_refusal(PyObject* exception);
 void release_frames_of_pending();
 /// `\n  in file.py, line 12:\n    x = y`, as messages end; empty where the line is not known.
 [[nodiscard]] std::string describe_source(const ir::SourceLocation& location);
-/// `TypeError: …`, with the user's line where the operation that failed was called.
-[[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location);
+/// `TypeError: …`, with a line of the user's: `location`, where the operation that failed was called, or the last one
+/// of the traceback, or `otherwise`.
+[[nodiscard]] std::string describe_error(py::Borrowed error, const ir::SourceLocation& location,
+                                         const ir::SourceLocation& otherwise = {});
 
 /// Appends the user's line to the message of the pending exception, when an operation of the traced program failed at
-/// `location` and that is where the exception comes from. An exception of the user's own stays as it is.
-void add_location(const ir::SourceLocation& location);
+/// `location` and that is where the exception comes from; `otherwise`, where no code of the program raised it. An
+/// exception of the user's own stays as it is.
+void add_location(const ir::SourceLocation& location, const ir::SourceLocation& otherwise = {});
 
 }  // namespace thunder::dispatch

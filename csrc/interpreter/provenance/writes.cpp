@@ -24,7 +24,9 @@ bool Writes::write_dict_item(Node& dict, py::Borrowed key, bool removes) {
 bool Writes::write_attribute(py::Borrowed owner, py::Borrowed name, bool removes) {
   if (state_.hooks.is_traced(owner)) {
     const py::Ref real = py::Ref::steal(state_.hooks.original(owner));
-    if (!real || _PyType_Lookup(Py_TYPE(owner), name) != nullptr) return tensors_.load_tensor_state(owner, name);
+    if (!real || _PyType_Lookup(Py_TYPE(owner), name) != nullptr) {
+      return state_.hooks.may_set_state(owner, name) && tensors_.load_tensor_state(owner, name);
+    }
     PyErr_Format(PyExc_NotImplementedError,
                  "thunder.jit: sets the attribute %R of a tensor from outside of the function; set it after the call",
                  static_cast<PyObject*>(name));

@@ -34,6 +34,8 @@ class TensorHooks {
   [[nodiscard]] virtual std::size_t input_index(PyObject* real_tensor) const = 0;
   /// Whether anybody can say what `traced.name`, of a data descriptor in C, is in eager. False with an exception set.
   virtual bool require_known_state(PyObject* /*traced*/, PyObject* /*name*/) { return true; }
+  /// Whether the trace tensor tells what the program sets as `traced.name`. False with an exception set.
+  virtual bool may_set_state(PyObject* /*traced*/, PyObject* /*name*/) { return true; }
   /// Whether `traced.name` shows something of the tensor behind an input that the trace tensor has not been told yet.
   [[nodiscard]] virtual bool is_unknown_state(PyObject* /*traced*/, PyObject* /*name*/) const { return false; }
   /// Tells the trace tensor what the tensor behind it has as `name`, as the program sees it.
