@@ -449,6 +449,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   try {
     std::vector<ir::Trace> traces{trace};
     for (Shadow& shadow : shadows_) {
+      shadow.recorder->memory.return_written();
       ir::Trace other = shadow.recorder->finish(trace.outputs);
       keep_errors(other);
       traces.push_back(std::move(other));

@@ -253,3 +253,99 @@ def test_a_variance_over_an_empty_list_of_dimensions_has_the_gradient_of_eager()
         x = torch.randn(rows, 8, requires_grad=True)
         got, wanted = torch.autograd.grad(compiled(x), x), torch.autograd.grad(x.var(dim=[]), x)
         torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def _halves(x: Tensor) -> Tensor:
+    half = x.shape[0] // 2
+    x[:half] = x[half : 2 * half] * half
+    x[-1] += 1 / x.shape[0]
+    return x.sum(0)
+
+
+def _centered(x: Tensor) -> Tensor:
+    x.sub_(x.mean(0))
+    x.div_(x.shape[0])
+    return x * 2
+
+
+def _read_between(x: Tensor) -> Tensor:
+    x.add_(1)
+    total = x.sum().item()
+    x.mul_(total / 100)
+    return x * total
+
+
+def _root(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * math.sqrt(x.shape[0] - 20)  # of a negative number at the last sizes
+
+
+# Programs that write to their argument, with the specializations that they need for four numbers of rows.
+WRITES: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "the_argument": (lambda x: x.add_(1), 2),
+    "nothing": (lambda x: [x.mul_(x.shape[0]), None][1], 2),
+    "a_view": (lambda x: x.add_(1)[1:], 2),
+    "a_transposed_view": (lambda x: x.t().add_(torch.arange(x.shape[0])), 2),
+    "halves": (_halves, 3),  # of odd and of even numbers
+    "centered": (_centered, 2),
+    "random": (lambda x: x.uniform_() + x.normal_(0, 2), 4),
+    "data": (_read_between, 2),
+    "root": (_root, 4),
+}
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("name", WRITES)
+def test_arguments_of_many_sizes_that_are_written_to_equal_eager(name: str, is_transposed: bool) -> None:
+    function, most = WRITES[name]
+    compiled: Any = thunder.jit(function)
+
+    def run(of: Callable[[Tensor], Any], rows: int) -> Any:
+        torch.manual_seed(rows)
+        x = torch.randn(8, rows).t() if is_transposed else torch.randn(rows, 8)
+        try:
+            result = of(x)
+        except ValueError:
+            result = "refused"
+        return result, x, x._version
+
+    for rows in (*ROWS, 64, 9, 1):
+        (got, x, version), (wanted, expected, expected_version) = run(compiled, rows), run(function, rows)
+        torch.testing.assert_close(x, expected)
+        assert version == expected_version
+        if not isinstance(wanted, Tensor):
+            assert got == wanted
+        else:
+            torch.testing.assert_close(got, wanted)
+            assert (got is x) == (wanted is expected)
+            assert got.stride() == wanted.stride()
+        if rows == ROWS[-1]:
+            assert specializations(compiled) <= most, thunder.explain_shapes(compiled)
+
+
+def test_running_statistics_of_many_channels_are_written() -> None:
+    def function(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return F.batch_norm(x, mean, variance, training=True)
+
+    compiled: Any = thunder.jit(function)
+    for channels in ROWS:
+        x = torch.randn(4, channels, 3)
+        ours, theirs = [(torch.zeros(channels), torch.ones(channels)) for _ in range(2)]
+        torch.testing.assert_close(compiled(x, *ours), function(x, *theirs))
+        torch.testing.assert_close(ours, theirs)
+    assert specializations(compiled) <= 2, thunder.explain_shapes(compiled)
+
+
+def test_an_argument_with_a_history_that_is_written_to_has_gradients_at_many_sizes() -> None:
+    def function(x: Tensor) -> Tensor:
+        x.mul_(2)
+        return x.sin() / x.shape[0]
+
+    compiled: Any = thunder.jit(function)
+    for rows in ROWS:
+        first = torch.randn(rows, 8, requires_grad=True)
+        second = first.detach().clone().requires_grad_()
+        for of, leaf in ((compiled, first), (function, second)):
+            x = leaf * 3
+            (of(x) + x).sum().backward()
+        torch.testing.assert_close(first.grad, second.grad)
