@@ -374,6 +374,18 @@ void note_k(Call& call) {
   if (size && k.size() == 1) call.require(k[0], SizeComparison::kLessOrEqual, *size);
 }
 
+/// Indices are no more than elements, but along the dimension that they are of; and no more than what is put there.
+void note_indices(Call& call) {
+  const auto self = call.shape("self"), index = call.shape("index"), source = call.shape("src");
+  if (!self || !index || self->size() != index->size()) return;
+  const std::int64_t dim = call.number("dim", 0);
+  const auto along = static_cast<std::size_t>(dim < 0 ? dim + static_cast<std::int64_t>(self->size()) : dim);
+  for (std::size_t i = 0; i < index->size(); ++i) {
+    if (i != along) call.require((*index)[i], SizeComparison::kLessOrEqual, (*self)[i]);
+    if (source && i < source->size()) call.require((*index)[i], SizeComparison::kLessOrEqual, (*source)[i]);
+  }
+}
+
 /// Distances of many points are computed by a matmul, whose derivative is another one.
 void note_distances(Call& call) {
   constexpr std::int64_t kFew = 25;
@@ -414,6 +426,7 @@ constexpr Row kRows[] = {
     {"aten::fft_ihfft", &note_half_spectrum},
     {"aten::fft_ihfft2", &note_half_spectrum},
     {"aten::fft_ihfftn", &note_half_spectrum},
+    {"aten::gather", &note_indices},
     {"aten::geqrf", &note_matrix},
     {"aten::hsplit", &note_hsplit},
     {"aten::hstack", &note_sums},
@@ -440,6 +453,9 @@ constexpr Row kRows[] = {
     {"aten::reflection_pad3d", &note_padding},
     {"aten::reshape", &note_view},
     {"aten::reshape_as", &note_view},
+    {"aten::scatter", &note_indices},
+    {"aten::scatter_add", &note_indices},
+    {"aten::scatter_reduce", &note_indices},
     {"aten::split", &note_split},
     {"aten::split_with_sizes", &note_split_sizes},
     {"aten::stft", &note_short_time_spectrum},

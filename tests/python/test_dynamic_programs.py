@@ -323,6 +323,28 @@ def test_arguments_of_many_sizes_that_are_written_to_equal_eager(name: str, is_t
             assert specializations(compiled) <= most, thunder.explain_shapes(compiled)
 
 
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("name", ["gather", "scatter", "scatter_add", "scatter_reduce"])
+def test_fewer_indices_than_elements_have_one_program_for_all_sizes(name: str, dim: int) -> None:
+    def function(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        if name == "gather":
+            return x.gather(dim, index) * values
+        more = ("sum",) if name == "scatter_reduce" else ()
+        result: Tensor = getattr(x, name)(dim, index, values, *more)
+        return result
+
+    compiled: Any = thunder.jit(function)
+    for rows, few in ((22, 11), (46, 17), (35, 19), (27, 21)):
+        x = torch.randn(rows, rows + 1, requires_grad=True)
+        index = torch.stack([torch.randperm(few) for _ in range(few)], dim)
+        require_equal(compiled, function, x, index, torch.randn(few, few, requires_grad=True))
+    assert specializations(compiled) <= 2, thunder.explain_shapes(compiled)
+    x, index = torch.randn(12, 30), torch.stack([torch.randperm(12) for _ in range(12)], dim)
+    require_equal(compiled, function, x, index, torch.randn(12, 12))
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(torch.randn(9, 9), index, torch.randn(12, 12))
+
+
 def test_running_statistics_of_many_channels_are_written() -> None:
     def function(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return F.batch_norm(x, mean, variance, training=True)
