@@ -6,8 +6,9 @@
 For up to `--samples` samples of each operator, spread evenly over those whose sizes can change: the operator is called
 with the sample, then twice with its tensors at other sizes, in eager and through one `thunder.jit`. All sizes of the
 tensors become multiples, or grow by a constant; where eager refuses that, one size does, with the numbers among the
-arguments that are equal to it. An operator is *general* when the third call runs the program that the second one made,
-for each of its samples. Results that differ from eager's are *wrong*.
+arguments that are equal to it. Eager *refuses* what raises an error, and what gives other numbers when it is called
+again. A sample for which it refuses all changes is skipped. An operator is *general* when the third call runs the
+program that the second one made, for each of its samples. Results that differ from eager's are *wrong*.
 """
 
 from __future__ import annotations
@@ -66,20 +67,25 @@ def is_changeable(leaf: Any) -> bool:
     return not isinstance(leaf, torch.Tensor) or (leaf.layout == torch.strided and not leaf.is_quantized)
 
 
-def variants(op: Any, sample: Any) -> list[Any] | None:
+def variants(name: str, op: Any, sample: Any) -> list[Any] | None:
     """Return the sample at three sizes; None: eager takes no other ones."""
     if not all(map(is_changeable, tree_flatten(sample)[0])):
         return None
     for pair in changes(sample):
         for with_numbers in (False, True):
             family = [sample, *(changed(sample, change, with_numbers=with_numbers) for change in pair)]
-            try:
-                for each in family:
-                    call(op, each)
-            except Exception:
-                continue
-            return family
+            if all(is_accepted(name, op, each) for each in family):
+                return family
     return None
+
+
+def is_accepted(name: str, op: Any, sample: Any) -> bool:
+    """Whether eager gives results that depend on nothing but the arguments."""
+    try:
+        compare(name, call(op, sample), call(op, sample))
+    except Exception:
+        return False
+    return True
 
 
 def call(op: Any, sample: Any) -> list[Any]:
@@ -92,17 +98,23 @@ def tensors_of(results: Any) -> list[Any]:
     return [leaf for leaf in tree_flatten(results)[0] if isinstance(leaf, torch.Tensor)]
 
 
-def check(name: str, op: Any, *, samples: int) -> tuple[str, str]:
-    """Return one of `OUTCOMES`, and the reason."""
+def check(name: str, op: Any, *, samples: int) -> tuple[str, dict[str, Any]]:
+    """Return one of `OUTCOMES`, and more about it: the reason, and how many samples there are."""
     families = []
+    skipped = 0
     for sample in op.sample_inputs("cpu", torch.float32):
-        family = variants(op.op, (sample.input, sample.args, sample.kwargs))
-        if family is not None:
+        family = variants(name, op.op, (sample.input, sample.args, sample.kwargs))
+        if family is None:
+            skipped += 1
+        else:
             families.append(family)
+    chosen = spread(families, samples)
+    counts = {"samples": len(families) + skipped, "skipped": skipped, "compared": len(chosen)}
     if not families:
-        return "left out", "eager takes no other sizes of any sample"
-    outcomes = [check_family(name, op.op, family) for family in spread(families, samples)]
-    return min(outcomes, key=lambda outcome: OUTCOMES.index(outcome[0]))
+        return "left out", {"reason": "eager takes no other sizes of any sample", **counts}
+    outcomes = [check_family(name, op.op, family) for family in chosen]
+    outcome, reason = min(outcomes, key=lambda outcome: OUTCOMES.index(outcome[0]))
+    return outcome, {"reason": reason, **counts}
 
 
 OUTCOMES = ("wrong", "failed", "traced again", "general", "left out")  # the worst first
@@ -151,14 +163,18 @@ def main() -> int:
     names = [name for name in names if re.search(options.ops, name)]
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []
-    for name, outcome, reason in run(names, functools.partial(check, samples=options.samples), options.timeout):
-        rows.append({"name": name, "outcome": outcome, "reason": reason})
+    for name, outcome, found in run(names, functools.partial(check, samples=options.samples), options.timeout):
+        more = found if isinstance(found, dict) else {"reason": found}
+        rows.append({"name": name, "outcome": outcome, **more})
         if outcome not in ("general", "left out") and options.list_failures:
-            print(f"{name}: {outcome}: {reason}", flush=True)
+            print(f"{name}: {outcome}: {more['reason']}", flush=True)
     counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in OUTCOMES}
     compared = len(rows) - counts["left out"]
     share = 100.0 * counts["general"] / max(compared, 1)
     print(f"{counts['general']} of {compared} operators have one program for all sizes ({share:.1f} %)")
+    total, skipped = (sum(row.get(key, 0) for row in rows) for key in ("samples", "skipped"))
+    print(f"{counts['left out']} operators left out: eager takes no other sizes of any of their samples")
+    print(f"{skipped} of {total} samples skipped: eager takes no other sizes of them")
     print(counts, f"{time.monotonic() - begin:.0f} s")
     common.write(options, rows)
     return int(share < options.min or counts["wrong"] > 0)

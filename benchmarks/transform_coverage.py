@@ -126,8 +126,8 @@ def label(op: Any) -> str:
 
 
 def run(
-    names: list[str], check: Callable[[str, Any], tuple[str, str]], seconds: float
-) -> Iterator[tuple[str, str, str]]:
+    names: list[str], check: Callable[[str, Any], tuple[str, Any]], seconds: float
+) -> Iterator[tuple[str, str, Any]]:
     """Yield (operator, outcome, reason), each checked in a worker process that is replaced when it dies or hangs."""
     operators = {label(op): op for op in op_db}
     context = multiprocessing.get_context("fork")
@@ -158,7 +158,7 @@ def run(
             remaining = remaining[done:]
 
 
-def work_on(names: list[str], operators: dict[str, Any], check: Callable[[str, Any], tuple[str, str]], to: Any) -> None:
+def work_on(names: list[str], operators: dict[str, Any], check: Callable[[str, Any], tuple[str, Any]], to: Any) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     for name in names:

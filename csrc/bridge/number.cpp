@@ -139,9 +139,9 @@ Number compute(std::string_view operation, std::int64_t left, std::int64_t right
 
 /// The functions of Python's module `math` that it takes from the C library as they are.
 MathFunction math_function(std::string_view name) {
-  static constexpr std::pair<std::string_view, MathFunction> kFunctions[] = {{"cos", std::cos},   {"exp", std::exp},
-                                                                             {"log", std::log},   {"sin", std::sin},
-                                                                             {"sqrt", std::sqrt}, {"tanh", std::tanh}};
+  static constexpr std::pair<std::string_view, MathFunction> kFunctions[] = {
+      {"cos", std::cos},   {"exp", std::exp}, {"log", std::log},   {"log10", std::log10},
+      {"log2", std::log2}, {"sin", std::sin}, {"sqrt", std::sqrt}, {"tanh", std::tanh}};
   const auto* found = std::ranges::find(kFunctions, name, &std::pair<std::string_view, MathFunction>::first);
   return found == std::end(kFunctions) ? nullptr : found->second;
 }

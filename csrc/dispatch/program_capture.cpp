@@ -13,6 +13,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/local_part.h"
@@ -166,6 +167,7 @@ std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options)
 
 py::Ref ProgramCapture::interpret() {
   const TracingScope scope(module_, sizes_.shadows());
+  const NumbersOfSizes numbers(numbers_);
   if (is_exact_ && !deferred_.begin()) return nullptr;
   if (!call_.admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);

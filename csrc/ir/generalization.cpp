@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -78,20 +79,56 @@ bool is_sample(const Trace& trace, const Numbers& symbols) {
 
 SizeSamples sample_sizes(const Trace& trace) {
   constexpr std::size_t kAttempts = 200;
+  constexpr std::size_t kMostMore = 3;
   const std::vector<SymbolSource> sources = symbol_sources(trace);
   SizeSamples samples{traced_symbols(trace)};
   if (!is_sample(trace, samples[0])) return {};
-  for (std::size_t attempt = 0; attempt < kAttempts && samples.size() < kMostSamples; ++attempt) {
+  const auto symbols_of = [&](std::size_t attempt) {
     Numbers symbols = samples[0];
     for (std::size_t i = 0; i < sources.size(); ++i) {
       symbols[sources[i].symbol] = candidate(attempt, i, sources.size());
     }
+    return symbols;
+  };
+  std::size_t attempt = 0;
+  for (; attempt < kAttempts && samples.size() < kMostSamples; ++attempt) {
+    const Numbers symbols = symbols_of(attempt);
     if (std::ranges::find(samples, symbols) == samples.end() && is_sample(trace, symbols)) samples.push_back(symbols);
   }
-  return samples.size() < kLeastSamples ? SizeSamples() : samples;
+  if (samples.size() < kLeastSamples) return {};
+  // Some more, which tell expressions apart that the others do not.
+  for (std::size_t more = 0; more < kMostMore; ++more) {
+    const auto alike = SizeFit(samples).add_all(trace);
+    const auto is_different = [](const Numbers& symbols) {
+      return [&](const std::pair<Dim, Dim>& pair) {
+        return evaluate(pair.first, symbols) != evaluate(pair.second, symbols);
+      };
+    };
+    for (; !alike.empty() && attempt < 2 * kAttempts; ++attempt) {
+      const Numbers symbols = symbols_of(attempt);
+      if (!std::ranges::any_of(alike, is_different(symbols)) || !is_sample(trace, symbols)) continue;
+      samples.push_back(symbols);
+      break;
+    }
+  }
+  return samples;
+}
+
+std::vector<Condition> equality_of(const Dim& left, const Dim& right) {
+  using Kind = Condition::Kind;
+  if (!left.is_concrete() && !right.is_concrete()) return {{Kind::kEqual, left, right}};
+  return {{Kind::kAtMost, left, right}, {Kind::kAtMost, right, left}};
 }
 
 // --- expressions for numbers
+
+namespace {
+
+bool is_one_number(const Numbers& numbers) {
+  return std::ranges::count(numbers, numbers[0]) == static_cast<std::ptrdiff_t>(numbers.size());
+}
+
+}  // namespace
 
 SizeFit::SizeFit(SizeSamples samples) : samples_(std::move(samples)) {}
 
@@ -101,29 +138,39 @@ Numbers SizeFit::evaluate_all(const Dim& dim) const {
   return numbers;
 }
 
-void SizeFit::add(const Dim& dim) {
-  if (dim.is_concrete()) return;
-  if (known_.try_emplace(evaluate_all(dim), dim).second) expressions_.push_back(dim);
+std::optional<Dim> SizeFit::add(const Dim& dim) {
+  if (dim.is_concrete()) return std::nullopt;
+  const Numbers numbers = evaluate_all(dim);
+  if (is_one_number(numbers)) return Dim(numbers[0]);
+  const auto [place, is_new] = known_.try_emplace(numbers, dim);
+  if (!is_new && place->second && *place->second != dim) return place->second;
+  if (is_new || !place->second) expressions_.push_back(dim);
+  place->second = dim;
+  return std::nullopt;
 }
 
-void SizeFit::add_all(const Trace& trace) {
+std::vector<std::pair<Dim, Dim>> SizeFit::add_all(const Trace& trace) {
+  std::vector<std::pair<Dim, Dim>> alike;
+  const auto add_dim = [&](const Dim& dim) {
+    if (const auto other = add(dim)) alike.emplace_back(dim, *other);
+  };
   for (const SymbolSource& source : symbol_sources(trace)) {
-    add(Dim::symbol(source.symbol, samples_[0][source.symbol]));
+    add_dim(Dim::symbol(source.symbol, samples_[0][source.symbol]));
   }
-  const auto add_dim = [&](const Dim& dim) { add(dim); };
   for (std::uint32_t i = 0; i < trace.value_count(); ++i) {
     const TensorType* type = trace.tensor_type(ValueId{i});
     if (type == nullptr) continue;
     std::ranges::for_each(type->sizes, add_dim);
     std::ranges::for_each(type->strides, add_dim);
-    add(type->storage_offset);
+    add_dim(type->storage_offset);
   }
   for (const BoundSymbol& symbol : trace.symbols) for_each_size(symbol, add_dim);
   for (const Argument& output : trace.outputs) for_each_size(output, add_dim);
+  return alike;
 }
 
 std::optional<Dim> SizeFit::find(const Numbers& numbers) {
-  if (std::ranges::count(numbers, numbers[0]) == static_cast<std::ptrdiff_t>(numbers.size())) return Dim(numbers[0]);
+  if (is_one_number(numbers)) return Dim(numbers[0]);
   const auto [place, is_new] = known_.try_emplace(numbers);
   if (!is_new) return place->second;
   place->second = derive(numbers);
@@ -345,9 +392,14 @@ class Generalization {
     for (std::size_t d = 0; d < type.sizes.size(); ++d) {
       type.sizes[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.sizes[d]; });
     }
-    for (std::size_t d = 0; d < type.strides.size(); ++d) {
+    // The innermost one first: the next one is then a product of two that are known.
+    std::vector<std::size_t> order(type.strides.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t d) { return tensor->strides[d].hint; });
+    for (const std::size_t d : order) {
       type.strides[d] = fit_all([d](const TensorType& other) -> const Dim& { return other.strides[d]; });
     }
+    fit_.add(product_of(type.sizes));
     type.storage_offset = fit_all([](const TensorType& other) -> const Dim& { return other.storage_offset; });
     if (type != *tensor) result.set_type(id, make_type(std::move(type)));
   }

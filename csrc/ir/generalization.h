@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/trace.h"
@@ -19,16 +20,21 @@ using SizeSamples = std::vector<std::vector<std::int64_t>>;
 /// Empty: there are too few.
 [[nodiscard]] SizeSamples sample_sizes(const Trace& trace);
 
+/// The conditions under which two expressions are equal.
+[[nodiscard]] std::vector<Condition> equality_of(const Dim& left, const Dim& right);
+
 /// Finds the expression that a number is which was seen at each of some sizes.
 class SizeFit {
  public:
   explicit SizeFit(SizeSamples samples);
 
   [[nodiscard]] const SizeSamples& samples() const { return samples_; }
-  /// Adds an expression that numbers are likely to be. Of two that are equal at all samples the first one counts.
-  void add(const Dim& dim);
-  /// Adds the sizes and arguments of a trace.
-  void add_all(const Trace& trace);
+  /// Adds an expression that numbers are likely to be. Of two that are equal at all samples the first one counts: it is
+  /// returned where it is another one, or is a number.
+  std::optional<Dim> add(const Dim& dim);
+  /// Adds the sizes and arguments of a trace. Gives the expressions among them that samples do not tell from earlier
+  /// ones, with these.
+  std::vector<std::pair<Dim, Dim>> add_all(const Trace& trace);
   /// `numbers`: one for each sample. The expression is one that was added, a multiple of one plus a number, or a sum, a
   /// difference, a product or an exact quotient of two; nullopt: it is none of these.
   [[nodiscard]] std::optional<Dim> find(const std::vector<std::int64_t>& numbers);

@@ -280,6 +280,25 @@ std::vector<SizeFunction> functions_in(const Dim& dim) {
   return functions;
 }
 
+namespace {
+
+/// What does not fit into 64 bits is the largest number, or the least one: a condition that bounds it is not met.
+std::int64_t limit(bool is_negative) {
+  return is_negative ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+}
+
+std::int64_t multiply_within(std::int64_t left, std::int64_t right) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(left, right, &product) ? limit((left < 0) != (right < 0)) : product;
+}
+
+std::int64_t add_within(std::int64_t left, std::int64_t right) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(left, right, &sum) ? limit(left < 0) : sum;
+}
+
+}  // namespace
+
 std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
   if (dim.is_concrete()) return dim.hint;
   const SizeExpression& expression = *dim.expression;
@@ -290,8 +309,8 @@ std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
   std::int64_t sum = 0;
   for (const Term& term : expression.terms) {
     std::int64_t product = term.factor;
-    for (const SizeExpression* leaf : term.leaves) product *= evaluate(part_of(leaf), symbols);
-    sum += product;
+    for (const SizeExpression* leaf : term.leaves) product = multiply_within(product, evaluate(part_of(leaf), symbols));
+    sum = add_within(sum, product);
   }
   return sum;
 }

@@ -26,13 +26,14 @@ namespace {
 using c10::IValue;
 
 c10::Scalar value_of_operand(const NumberOperand& operand) {
-  const auto* number = std::get_if<Number>(&operand);
-  return number == nullptr ? std::get<c10::Scalar>(operand) : number->value;
+  if (const auto* number = std::get_if<Number>(&operand)) return number->value;
+  const auto* size = std::get_if<ir::Dim>(&operand);
+  return size == nullptr ? std::get<c10::Scalar>(operand) : c10::Scalar(size->hint);
 }
 
 ir::Argument argument_of_operand(const NumberOperand& operand) {
   const auto* number = std::get_if<Number>(&operand);
-  return number == nullptr ? argument_of(std::get<c10::Scalar>(operand)) : ir::Argument(number->id);
+  return number == nullptr ? argument_of(value_of_operand(operand)) : ir::Argument(number->id);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
 #include "tracer/size_shadows.h"
+#include "tracer/sizes_as_ints.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
@@ -192,7 +193,8 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   const bool is_watched = shadows != nullptr && shadows->is_outside() && recorder_on_top() != nullptr;
   if (!is_watched || builds_constant() || only_profiles(op)) return record_at_traced_sizes(op, keys, stack);
   const auto given = std::span(*stack).last(op.schema().arguments().size());
-  const std::vector<c10::IValue> arguments(given.begin(), given.end());
+  std::vector<c10::IValue> arguments(given.begin(), given.end());
+  SizesAsInts::put_into(op, arguments);
   // Parts of a program, and layers of functorch, have one size.
   const bool can_follow = shadows->is_of_program(*recorder_on_top()) && !keys.has_any(functorch_keys);
   if (!can_follow) shadows->pin_all();

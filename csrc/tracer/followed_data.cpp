@@ -58,6 +58,17 @@ Number FollowedData::item(const at::Tensor& tensor) const {
   return number;
 }
 
+Number FollowedData::given(const at::Tensor& input, const c10::Scalar& number) const {
+  const InsideOf inside(shadows_);
+  const Number result = recorder_.data.given(input, number);
+  if (shadows_ == nullptr) return result;
+  shadows_->follow_data([&](Recorder& there, const SizeShadows::FindTensor& find) {
+    static_cast<void>(there.data.given(find(input), number));
+    return at::Tensor();
+  });
+  return result;
+}
+
 at::Tensor FollowedData::contents_of(const at::Tensor& tensor) const {
   // All elements of a tensor are those of one size.
   const TraceTensorImpl* impl = trace_impl(tensor);
@@ -78,7 +89,11 @@ std::optional<Number> FollowedData::compute(std::string_view operation, const Nu
   if (shadows_ == nullptr) return number;
   shadows_->follow_data([&](Recorder& there, const SizeShadows::FindTensor& /*find*/) {
     for (const NumberOperand* operand : {&left, &right}) there.data.require_known(*operand);
-    static_cast<void>(there.data.compute(operation, left, right));
+    const auto at_sizes = [&](const NumberOperand& operand) -> NumberOperand {
+      const auto* size = std::get_if<ir::Dim>(&operand);
+      return size == nullptr ? operand : c10::Scalar(ir::evaluate(*size, shadows_->sizes_in(there)));
+    };
+    static_cast<void>(there.data.compute(operation, at_sizes(left), at_sizes(right)));
     return at::Tensor();
   });
   return number;

@@ -20,6 +20,8 @@ class FollowedData {
   explicit FollowedData(Recorder& recorder);
 
   [[nodiscard]] Number item(const at::Tensor& tensor) const;
+  /// The number that an input holds.
+  [[nodiscard]] Number given(const at::Tensor& input, const c10::Scalar& number) const;
   [[nodiscard]] at::Tensor contents_of(const at::Tensor& tensor) const;
   [[nodiscard]] std::optional<Number> compute(std::string_view operation, const NumberOperand& left,
                                               const NumberOperand& right) const;

@@ -18,15 +18,25 @@ bool is_statistic(const ir::BoundSymbol& symbol, std::size_t argument) {
   return symbol.op->parameters[argument].name.starts_with("running_");
 }
 
-/// Whether an operation may write to a tensor whose sizes depend on symbols: an input of another size would be laid out
-/// otherwise.
+/// Whether a symbol copies what the program has written to an input into it: no matter how large that is, and in which
+/// order it lies.
+bool fills_input(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (symbol.op->name != "aten::copy_") return false;
+  const auto* target = symbol.arguments[0].get<ir::ValueId>();
+  return target != nullptr && std::ranges::find(trace.inputs, *target) != trace.inputs.end();
+}
+
+/// Whether an operation may write to a tensor whose sizes depend on symbols, other than to an input as a whole: one of
+/// another size would be laid out otherwise.
 bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (fills_input(trace, symbol)) return false;
   bool writes = false;
   for (std::size_t i = 0; i < symbol.arguments.size(); ++i) {
     if (!symbol.op->mutates && !is_statistic(symbol, i)) continue;
     ir::for_each_value(symbol.arguments[i], [&](ir::ValueId id) {
       const ir::TensorType* type = trace.tensor_type(id);
-      writes = writes || (type != nullptr && ir::has_symbols(*type));
+      const bool is_list = is_statistic(symbol, i) && type != nullptr && type->sizes.size() == 1;
+      writes = writes || (type != nullptr && !is_list && ir::has_symbols(*type));
     });
   }
   return writes;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ir/condition.h"
 #include "tracer/window_sizes.h"
@@ -72,7 +73,10 @@ void note_windows(const c10::OperatorHandle& op, std::span<const IValue> argumen
     if (!size) return;
     sizes.push_back(*size);
   }
-  for (const ir::Dim& count : window_counts(op, arguments, sizes)) {
+  std::vector<ir::Condition> conditions;
+  const std::vector<ir::Dim> counts = window_counts(op, arguments, sizes, conditions);
+  for (const ir::Condition& condition : conditions) uses.assume(condition);
+  for (const ir::Dim& count : counts) {
     if (count.is_concrete() || count.hint < 2) continue;
     uses.assume({ir::Condition::Kind::kAtMost, 2, count});
     uses.note_expression(count);

@@ -78,6 +78,25 @@ Compared compare_sizes(const ir::Dim& left, SizeComparison comparison, const ir:
   return {};
 }
 
+std::optional<ir::Condition> bound_of_product(const ir::Dim& left, const ir::Dim& right) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50U;
+  // Different sizes are together no larger than memory.
+  constexpr std::int64_t kLarge = std::int64_t{1} << 24U, kLargeTogether = std::int64_t{1} << 16U;
+  std::vector<std::uint32_t> ours, others, shared;
+  ir::add_symbols(left, ours);
+  ir::add_symbols(right, others);
+  std::ranges::set_intersection(ours, others, std::back_inserter(shared));
+  std::uint32_t count = 0;
+  for (const std::uint32_t symbol : ours) count = std::max(count, symbol + 1);
+  for (const std::uint32_t symbol : others) count = std::max(count, symbol + 1);
+  const std::vector<std::int64_t> sizes(count, shared.empty() ? kLargeTogether : kLarge);
+  const ir::Dim product = left * right;
+  const std::int64_t largest = ir::evaluate(product, sizes);
+  if (largest > kMost) return ir::Condition{Kind::kAtMost, product, kMost};
+  if (largest < -kMost) return ir::Condition{Kind::kAtMost, -kMost, product};
+  return std::nullopt;
+}
+
 ir::Dim floor_remainder(const ir::Dim& left, const ir::Dim& right) {
   return left - right * ir::floor_divide(left, right);
 }

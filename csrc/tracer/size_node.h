@@ -133,6 +133,9 @@ struct Compared {
   std::vector<ir::Condition> conditions;
 };
 [[nodiscard]] Compared compare_sizes(const ir::Dim& left, SizeComparison comparison, const ir::Dim& right);
+/// A condition under which the product of two sizes is below 2**50, so that arithmetic with it is Python's; nullopt: it
+/// is, for all sizes that tensors have.
+[[nodiscard]] std::optional<ir::Condition> bound_of_product(const ir::Dim& left, const ir::Dim& right);
 /// Rounded towards minus infinity, or its remainder, of a divisor that is not zero.
 [[nodiscard]] ir::Dim floor_remainder(const ir::Dim& left, const ir::Dim& right);
 

@@ -117,6 +117,13 @@ ir::Dims distinct_sizes(const SizedCall& call) {
   return sizes;
 }
 
+/// Whether no size of a tensor that depends on symbols is zero or one: a trace for all sizes demands that.
+bool has_sizes_of_two(const SizedCall& call, ir::SymbolValues symbols) {
+  const auto is_large = [&](const ir::Dim& size) { return size.is_concrete() || ir::evaluate(size, symbols) >= 2; };
+  const auto are_large = [&](const auto& type) { return !type || std::ranges::all_of(type->sizes, is_large); };
+  return std::ranges::all_of(call.results, is_large) && std::ranges::all_of(call.types, are_large);
+}
+
 std::vector<Neighbor> neighbors_in(const SizedCall& call, const std::vector<std::int64_t>& traced,
                                    const SizeProbes::Admits& admits) {
   constexpr std::size_t kMost = 64;
@@ -137,7 +144,8 @@ std::vector<Neighbor> neighbors_in(const SizedCall& call, const std::vector<std:
           const std::int64_t target = other.hint + distance;
           if (target < 2 || target == size.hint || neighbors.size() >= kMost) continue;
           auto found = solve(size, target, symbol, traced);
-          if (found && admits(*found)) neighbors.push_back({size, other, distance, *std::move(found)});
+          if (!found || !admits(*found) || !has_sizes_of_two(call, *found)) continue;
+          neighbors.push_back({size, other, distance, *std::move(found)});
         }
       }
     }

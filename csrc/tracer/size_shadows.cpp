@@ -18,8 +18,10 @@
 #include "tracer/gradients_at_sizes.h"
 #include "tracer/kept_errors.h"
 #include "tracer/map_tensors.h"
+#include "tracer/numbers.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/size_arguments.h"
+#include "tracer/size_notes.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::tracer {
@@ -141,7 +143,17 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
     shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes), name));
   }
   const auto is_symbol = [](const std::optional<std::uint32_t>& symbol) { return symbol.has_value(); };
-  if (std::ranges::any_of(symbols, is_symbol)) trace_impl(traced)->watch_sizes();
+  if (std::ranges::none_of(symbols, is_symbol)) return;
+  trace_impl(traced)->watch_sizes();
+  // Sizes of views, and of what is flattened, are made of these.
+  ir::Dims dims;
+  for (std::int64_t i = 0; i < traced.dim(); ++i) {
+    const auto symbol = symbols[static_cast<std::size_t>(i)];
+    dims.push_back(symbol ? ir::Dim::symbol(*symbol, traced.size(i)) : ir::Dim(traced.size(i)));
+  }
+  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims);
+  for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);
+  fit_->add(ir::product_of(dims));
 }
 
 bool SizeShadows::is_outside() const { return depth_ == 0; }
@@ -161,6 +173,52 @@ void SizeShadows::lose(Shadow& shadow) {
   if (shadow.only) pin(*shadow.only);
 }
 
+std::vector<ir::Condition> SizeShadows::equalities_of(std::span<const IValue> arguments) {
+  std::vector<ir::Condition> conditions;
+  std::vector<ir::Dims> shapes;
+  for (const at::Tensor& tensor : tensors_of(arguments)) {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    const bool is_watched = impl != nullptr && impl->is_watched();
+    const auto dims = is_watched ? dims_of(*impl) : std::optional(bridge::to_dims(tensor.sizes()));
+    if (!dims) return {};
+    shapes.push_back(*dims);
+  }
+  for (std::size_t k = 1; k < shapes.size(); ++k) {
+    for (std::size_t i = 0; i < std::min(shapes[0].size(), shapes[k].size()); ++i) {
+      const ir::Dim& left = shapes[0][shapes[0].size() - 1 - i];
+      const ir::Dim& right = shapes[k][shapes[k].size() - 1 - i];
+      if (left.is_concrete() || right.is_concrete() || left == right) continue;
+      ir::Answer answer = ir::SizeQuestions(fit_->samples()[0]).are_equal(left, right);
+      if (answer.is_possible) std::ranges::move(answer.conditions, std::back_inserter(conditions));
+    }
+  }
+  return conditions;
+}
+
+void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValue> arguments) {
+  const std::vector<std::int64_t> traced = fit_->samples()[0];
+  std::vector<ir::SymbolValues> fitting{traced}, failing;
+  for (const Shadow& shadow : shadows_) {
+    const bool has_failed = std::ranges::find(failed, &shadow) != failed.end();
+    (has_failed ? failing : fitting).emplace_back(shadow.symbols);
+  }
+  const auto is_apart = [&](const std::vector<ir::Condition>& conditions) {
+    return std::ranges::all_of(failing, [&](ir::SymbolValues values) {
+      return !std::ranges::all_of(conditions, [&](const ir::Condition& each) { return ir::holds(each, values); });
+    });
+  };
+  auto bounds = is_any_lost() ? std::nullopt : bounds_between(fitting, failing);
+  if (!bounds && !is_any_lost()) {
+    std::vector<ir::Condition> equal = equalities_of(arguments);
+    if (!equal.empty() && is_apart(equal)) bounds = std::move(equal);
+  }
+  if (!bounds) {
+    for (Shadow* shadow : failed) lose(*shadow);
+    return;
+  }
+  for (const ir::Condition& bound : *bounds) assume(bound);
+}
+
 bool SizeShadows::is_any_lost() const {
   return std::ranges::any_of(shadows_, [](const Shadow& shadow) { return shadow.is_lost; });
 }
@@ -176,7 +234,10 @@ void SizeShadows::settle() {
 void SizeShadows::note_expression(const ir::Dim& dim) {
   if (dim.is_concrete() || std::ranges::find(expressions_, dim) != expressions_.end()) return;
   expressions_.push_back(dim);
-  fit_->add(dim);
+  const std::optional<ir::Dim> other = fit_->add(dim);
+  if (!other || wants_samples_ || !tells_sizes()) return;
+  // Numbers of one are taken for the other.
+  for (const ir::Condition& condition : ir::equality_of(dim, *other)) assume(condition);
 }
 
 void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
@@ -208,9 +269,22 @@ void SizeShadows::require_divisor(const ir::Dim& divisor) {
   for (const ir::Condition& condition : compare_sizes(divisor, comparison, 0).conditions) assume(condition);
 }
 
+void SizeShadows::note_operation(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const auto sizes_of = [&](const at::Tensor& tensor) -> std::optional<ir::Dims> {
+    const TraceTensorImpl* impl = trace_impl(tensor);
+    if (impl != nullptr && impl->is_watched()) return dims_of(*impl);
+    const Inside inside(*this);
+    return bridge::to_dims(tensor.sizes());
+  };
+  const SizeNotes notes = notes_on(op, arguments, sizes_of, fit_->samples()[0]);
+  for (const ir::Condition& condition : notes.conditions) assume(condition);
+  for (const ir::Dim& expression : notes.expressions) note_expression(expression);
+}
+
 std::vector<IValue> SizeShadows::at_traced_sizes(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   note_size_arguments(op, arguments, *this,
                       [this](const IValue& tensor, std::int64_t dim) { return size_at(tensor, dim); });
+  if (tells_sizes()) note_operation(op, arguments);
   std::vector<IValue> result;
   for (const IValue& argument : arguments) result.push_back(with_numbers(argument, std::nullopt));
   return result;
@@ -275,6 +349,7 @@ void SizeShadows::repeat(Shadow& shadow, const c10::OperatorHandle& op, std::spa
 void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                          std::span<const IValue> results) {
   const Inside inside(*this);
+  std::vector<Shadow*> failed;
   for (Shadow& shadow : shadows_) {
     if (shadow.is_lost) continue;
     std::string refusal = take_refusal();
@@ -282,11 +357,12 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
       repeat(shadow, op, arguments, results);
     } catch (const std::exception&) {
       if (forget_python_error != nullptr) forget_python_error();
-      lose(shadow);
+      failed.push_back(&shadow);
     }
     static_cast<void>(take_refusal());
     if (!refusal.empty()) note_refusal(std::move(refusal));
   }
+  if (!failed.empty()) exclude(failed, arguments);
   for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
   probe(op, arguments, results);
 }
@@ -329,6 +405,10 @@ void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, co
   }
 }
 
+ir::SymbolValues SizeShadows::sizes_in(const Recorder& there) const {
+  return std::ranges::find(shadows_, &there, [](const Shadow& shadow) { return shadow.recorder.get(); })->symbols;
+}
+
 // Operations do other things with what is empty or broadcasts: a size that is zero or one stays so, or never becomes
 // it.
 void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
@@ -369,11 +449,13 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   try {
     std::vector<ir::Trace> traces{trace};
     for (Shadow& shadow : shadows_) {
+      shadow.recorder->memory.return_written();
       ir::Trace other = shadow.recorder->finish(trace.outputs);
       keep_errors(other);
       traces.push_back(std::move(other));
     }
     ir::Trace result = generalize_with_gradients(traces, *fit_, are_alike);
+    drop_unused_numbers(result);
     ir::require_sizes_of_two(result, ir::Trace(result));
     for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {

@@ -79,6 +79,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// tensor that stands for `result` there, where the program got one.
   void follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
                    const at::Tensor& result = {});
+  /// The values of the symbols in a recorder at other sizes.
+  [[nodiscard]] ir::SymbolValues sizes_in(const Recorder& there) const;
   /// An operation on these raised an error: at other sizes it may not.
   void note_failure(std::span<const c10::IValue> arguments);
   void note_read(const c10::TensorImpl& tensor) override;
@@ -146,6 +148,12 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] c10::SymInt as_size(const ir::Dim& dim) const;
   void require_sizes_of_two(const at::Tensor& tensor);
   void lose(Shadow& shadow);
+  /// An operation did something else in these: bounds of symbols exclude them, or that sizes of its operands are
+  /// equal; else they are lost.
+  void exclude(std::span<Shadow* const> failed, std::span<const c10::IValue> arguments);
+  /// That sizes in the same places of several tensors, from the last one on, are equal where they are so as traced.
+  [[nodiscard]] std::vector<ir::Condition> equalities_of(std::span<const c10::IValue> arguments);
+  void note_operation(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void pin(std::uint32_t symbol);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);

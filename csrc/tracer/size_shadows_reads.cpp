@@ -1,6 +1,10 @@
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "bridge/convert.h"
 #include "tracer/map_tensors.h"
@@ -30,13 +34,26 @@ std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
     if (!dim) return note_read(tensor), std::nullopt;
     dims.push_back(*dim);
   }
+  fit_->add(ir::product_of(dims));  // sizes of what is flattened
   return dims;
 }
 
+namespace {
+
+/// The dimensions of a tensor; the stride of one is then a product of two expressions that are known.
+std::vector<std::int64_t> innermost_first(const c10::TensorImpl& tensor) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::int64_t dim) { return tensor.stride(dim); });
+  return order;
+}
+
+}  // namespace
+
 std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
   const Inside inside(*this);
-  ir::Dims strides;
-  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+  ir::Dims strides(static_cast<std::size_t>(tensor.dim()));
+  for (const std::int64_t i : innermost_first(tensor)) {
     std::vector<std::int64_t> numbers{tensor.stride(i)};
     for (const Shadow& shadow : shadows_) {
       const auto found = shadow.tensors.find(&tensor);
@@ -45,7 +62,7 @@ std::optional<ir::Dims> SizeShadows::strides_of(const c10::TensorImpl& tensor) {
     }
     const std::optional<ir::Dim> stride = fit_->find(numbers);
     if (!stride) return std::nullopt;
-    strides.push_back(*stride);
+    strides[static_cast<std::size_t>(i)] = *stride;
   }
   return strides;
 }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
+
+#include "tracer/size_node.h"
 
 namespace thunder::tracer {
 namespace {
@@ -64,11 +67,12 @@ bool slides_windows(const c10::OperatorHandle& op) {
 }
 
 std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<const IValue> arguments,
-                                   const ir::Dims& sizes) {
+                                   const ir::Dims& sizes, std::vector<ir::Condition>& conditions) {
   const bool is_transposed = is_set(op, arguments, "transposed") ||
                              (find(op, arguments, "output_padding") != nullptr && !find(op, arguments, "transposed"));
   const std::size_t rank = rank_of(op, arguments);
-  if (is_transposed || is_set(op, arguments, "ceil_mode") || rank == 0 || rank > sizes.size()) return {};
+  const bool rounds_up = is_set(op, arguments, "ceil_mode");
+  if (is_transposed || rank == 0 || rank > sizes.size()) return {};
   const auto kernel = kernel_of(op, arguments, rank);
   if (!kernel || kernel->size() != rank) return {};
   const bool is_pool = find(op, arguments, "weight") == nullptr;
@@ -81,7 +85,17 @@ std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<cons
     if ((*stride)[i] < 1) return {};
     const std::int64_t reach = (*dilation)[i] * ((*kernel)[i] - 1) + 1;
     const ir::Dim room = sizes[sizes.size() - rank + i] + ir::Dim(2 * (*padding)[i] - reach);
-    counts.push_back(ir::floor_divide(room, (*stride)[i]) + ir::Dim(1));
+    if (!rounds_up) {
+      counts.push_back(ir::floor_divide(room, (*stride)[i]) + ir::Dim(1));
+      continue;
+    }
+    const ir::Dim count = ir::floor_divide(room + ir::Dim((*stride)[i] - 1), (*stride)[i]) + ir::Dim(1);
+    const ir::Dim begin = (count - ir::Dim(1)) * ir::Dim((*stride)[i]);
+    const ir::Dim end = sizes[sizes.size() - rank + i] + ir::Dim((*padding)[i]);
+    // The last window begins within the image, or within its padding on the left.
+    const Compared is_within = compare_sizes(begin, SizeComparison::kLess, end);
+    std::ranges::copy(is_within.conditions, std::back_inserter(conditions));
+    counts.push_back(is_within.outcome ? count : count - ir::Dim(1));
   }
   return counts;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/condition.h"
 #include "ir/size.h"
 
 namespace thunder::tracer {
@@ -14,8 +15,8 @@ namespace thunder::tracer {
 /// parameters.
 [[nodiscard]] bool slides_windows(const c10::OperatorHandle& op);
 /// How many windows such an operation has along each of the last dimensions of its input, whose sizes are `sizes`.
-/// Empty: that is not known.
+/// Empty: that is not known. Adds the conditions under which there are so many.
 [[nodiscard]] std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
-                                                 const ir::Dims& sizes);
+                                                 const ir::Dims& sizes, std::vector<ir::Condition>& conditions);
 
 }  // namespace thunder::tracer

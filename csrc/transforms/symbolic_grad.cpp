@@ -3,10 +3,12 @@
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,7 +18,9 @@
 #include "ir/generalization.h"
 #include "ir/location.h"
 #include "ir/trace_sizes.h"
+#include "tracer/evaluate.h"
 #include "tracer/gradients_at_sizes.h"
+#include "tracer/size_notes.h"
 #include "tracer/symbols.h"
 #include "transforms/many_sizes.h"
 
@@ -45,20 +49,10 @@ class SymbolicGrad {
       : context_(computation.context()),
         conditions_(computation.conditions),
         sizes_type_(type_of_sizes(computation)),
-        fit_(ir::sample_sizes(computation)) {
-    if (fit_.samples().empty()) {
-      throw UserError(ErrorKind::kNotImplemented,
-                      "expected a program that is differentiated for many sizes, got conditions that few meet");
+        fit_(differentiate(computation)) {
+    for (const auto& [left, right] : fit_.add_all(computation)) {
+      std::ranges::copy(ir::equality_of(left, right), std::back_inserter(conditions_));
     }
-    fit_.add_all(computation);
-    const ManySizes are_many;
-    std::map<std::size_t, ForwardBackward> made;
-    for (const std::size_t i : from_small_to_large()) {
-      const ir::Trace at_sample = tracer::at_sizes_with_gradients(computation, fit_.samples()[i]);
-      const auto place = made.emplace(i, forward_and_backward(at_sample)).first;
-      require_as_many_symbols(place->second, made.begin()->second);
-    }
-    for (auto& [i, gradient] : made) gradients_.push_back(std::move(gradient));
   }
 
   ForwardBackward run() {
@@ -90,25 +84,91 @@ class SymbolicGrad {
   }
 
  private:
-  /// The places of the samples: first the sizes that were traced.
-  [[nodiscard]] std::vector<std::size_t> from_small_to_large() const {
-    std::vector<std::size_t> places(fit_.samples().size());
+  /// Takes the derivative at each of some sizes, and gives these. Where a formula is another one below some size, the
+  /// derivative is for sizes from there on.
+  ir::SizeSamples differentiate(const ir::Trace& computation) {
+    constexpr int kMostAttempts = 3;
+    const ManySizes are_many;
+    ir::Trace bounded = computation;
+    for (int attempt = 0;; ++attempt) {
+      ir::SizeSamples samples = ir::sample_sizes(bounded);
+      if (samples.empty()) {
+        throw UserError(ErrorKind::kNotImplemented,
+                        "expected a program that is differentiated for many sizes, got conditions that few meet");
+      }
+      const Attempt made = differentiate_at(computation, samples);
+      if (made.failing.empty()) return samples;
+      const auto bounds = tracer::bounds_between(made.fitting, made.failing);
+      if (!bounds || attempt == kMostAttempts) {
+        if (made.error) std::rethrow_exception(made.error);
+        for (const ForwardBackward& gradient : gradients_) {
+          if (!has_as_many_symbols(gradient, gradients_[0])) refuse_for_sizes();
+        }
+        return samples;  // the error names the operation that is another one
+      }
+      std::ranges::copy(*bounds, std::back_inserter(bounded.conditions));
+      conditions_ = bounded.conditions;
+    }
+  }
+
+  /// Samples at which the derivative is the one at the sizes that were traced, and others.
+  struct Attempt {
+    std::vector<ir::SymbolValues> fitting, failing;
+    std::exception_ptr error;
+  };
+
+  Attempt differentiate_at(const ir::Trace& computation, const ir::SizeSamples& samples) {
+    Attempt attempt;
+    std::map<std::size_t, ForwardBackward> made;
+    const ForwardBackward* other = nullptr;
+    for (const std::size_t i : from_small_to_large(samples)) {
+      try {
+        made.emplace(i, forward_and_backward(tracer::at_sizes_with_gradients(computation, samples[i])));
+      } catch (const std::exception&) {
+        if (i == 0) throw;
+        if (tracer::forget_python_error != nullptr) tracer::forget_python_error();
+        if (!attempt.error) attempt.error = std::current_exception();
+        attempt.failing.emplace_back(samples[i]);
+        continue;
+      }
+      const ForwardBackward& gradient = made.at(i);
+      const bool fits = has_same_operations(gradient, made.at(0));
+      (fits ? attempt.fitting : attempt.failing).emplace_back(samples[i]);
+      if (fits) continue;
+      if (other != nullptr && !has_as_many_symbols(*other, gradient)) refuse_for_sizes();
+      other = &gradient;
+    }
+    gradients_.clear();
+    for (auto& [i, gradient] : made) gradients_.push_back(std::move(gradient));
+    return attempt;
+  }
+
+  /// The places of samples: first the sizes that were traced.
+  static std::vector<std::size_t> from_small_to_large(const ir::SizeSamples& samples) {
+    std::vector<std::size_t> places(samples.size());
     std::iota(places.begin(), places.end(), std::size_t{0});
-    const auto sum = [this](std::size_t place) {
-      return std::reduce(fit_.samples()[place].begin(), fit_.samples()[place].end());
-    };
+    const auto sum = [&](std::size_t place) { return std::reduce(samples[place].begin(), samples[place].end()); };
     std::ranges::sort(places.begin() + 1, places.end(), {}, sum);
     return places;
   }
 
+  static bool has_as_many_symbols(const ForwardBackward& left, const ForwardBackward& right) {
+    return left.forward.symbols.size() == right.forward.symbols.size() &&
+           left.backward.symbols.size() == right.backward.symbols.size();
+  }
+
   /// A derivative that goes over the steps of a sequence, such as that of `gru`, is another one for each length: the
   /// smallest sizes tell.
-  static void require_as_many_symbols(const ForwardBackward& gradient, const ForwardBackward& first) {
-    const bool has_as_many = gradient.forward.symbols.size() == first.forward.symbols.size() &&
-                             gradient.backward.symbols.size() == first.backward.symbols.size();
-    if (has_as_many) return;
+  [[noreturn]] static void refuse_for_sizes() {
     throw UserError(ErrorKind::kNotImplemented,
                     "expected a derivative of as many operations at all sizes, got one that depends on them");
+  }
+
+  static bool has_same_operations(const ForwardBackward& left, const ForwardBackward& right) {
+    const auto are_alike = [](const ir::Trace& one, const ir::Trace& other) {
+      return std::ranges::equal(one.symbols, other.symbols, {}, &ir::BoundSymbol::op, &ir::BoundSymbol::op);
+    };
+    return are_alike(left.forward, right.forward) && are_alike(left.backward, right.backward);
   }
 
   static ir::TypePtr type_of_sizes(const ir::Trace& computation) {
@@ -150,8 +210,8 @@ class SymbolicGrad {
   std::shared_ptr<ir::TraceContext> context_;
   std::vector<ir::Condition> conditions_;
   ir::TypePtr sizes_type_;
-  ir::SizeFit fit_;
   std::vector<ForwardBackward> gradients_;  ///< by sample
+  ir::SizeFit fit_;
 };
 
 }  // namespace

@@ -255,7 +255,7 @@ TEST(a_derivative_with_a_number_that_is_no_size_is_refused_by_name) {
   const Dims sizes{p.rows, p.columns};
   const ValueId x = p.input(sizes);
   const ArgumentList last{-1};
-  p.trace.outputs = {Argument(p.call("aten::var", "correction", {x, Argument(last), 1}, {p.rows}))};
+  p.trace.outputs = {Argument(p.call("aten::var", "correction", {x, Argument(last), 3}, {p.rows}))};
   require_grad(p);
   std::string message;
   try {

@@ -17,6 +17,7 @@
 #include "dispatch/capture/torch_hooks.h"
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
@@ -35,9 +36,16 @@ using interpreter::NativeCall;
 constexpr std::int64_t kMostSeparate = 32;
 
 /// C functions of Python that use numbers by their operators alone, or ask for their class.
-bool works_by_operators(PyObject* callable) {
+bool works_by_operators(PyObject* callable, const NativeCall& call) {
   if (name_of(callable) == "__instancecheck__") return true;  // a metaclass's own calls `type`'s
-  static constexpr std::string_view kNames[] = {"abs", "max", "min", "round", "sum", "sorted", "isinstance"};
+  if (module_of(callable) == "_operator") {
+    return std::all_of(call.arguments, call.arguments + total(call), [](PyObject* argument) {
+      return is_size_number(argument) || is_traced_number(argument) || PyLong_CheckExact(argument) ||
+             PyFloat_CheckExact(argument);
+    });
+  }
+  static constexpr std::string_view kNames[] = {"abs", "divmod", "isinstance", "max", "min",
+                                                "pow", "round",  "sorted",     "sum"};
   return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
 }
 
@@ -180,7 +188,9 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
   if (is_size_number(argument)) {
     if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
-    return type == &PyLong_Type ? std::optional(Py_NewRef(argument)) : std::nullopt;
+    if (type == &PyLong_Type) return Py_NewRef(argument);
+    PyObject* number = type == &PyFloat_Type ? combine_sizes("float", argument, argument) : nullptr;
+    return number != nullptr || PyErr_Occurred() != nullptr ? std::optional(number) : std::nullopt;
   }
   if (type == &PyType_Type && is_traced_number(argument)) {
     return Py_NewRef(reinterpret_cast<PyObject*>(python_type_of(argument)));
@@ -209,6 +219,22 @@ bool any_operand(const NativeCall& call, bool (*predicate)(PyObject*)) {
   return (call.self != nullptr && predicate(call.self)) || any_argument(call, predicate);
 }
 
+/// `math.prod` of a list or tuple with sizes among its items. Null without an exception: it is something else.
+PyObject* product_of_sizes(PyObject* list) {
+  if (!PyTuple_Check(list) && !PyList_CheckExact(list)) return nullptr;
+  PyObject* const* items = PySequence_Fast_ITEMS(list);
+  const auto is_int = [](PyObject* item) { return is_size_number(item) || PyLong_CheckExact(item); };
+  if (!std::all_of(items, items + Py_SIZE(list), is_int) ||
+      std::none_of(items, items + Py_SIZE(list), is_size_number)) {
+    return nullptr;
+  }
+  py::Ref product = py::Ref::share(items[0]);
+  for (Py_ssize_t i = 1; product && i < Py_SIZE(list); ++i) {
+    product = py::Ref::steal(PyNumber_Multiply(product.get(), items[i]));
+  }
+  return product.release();
+}
+
 }  // namespace
 
 int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
@@ -224,6 +250,13 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = compute_math(callable, std::string(name_of(callable)).c_str(), call.arguments[0]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
+  if (call.count == 1 && total(call) == 1 && module_of(callable) == "math") {
+    PyObject* argument = call.arguments[0];
+    PyObject* made = is_size_number(argument)      ? compute_math_of_size(name_of(callable), argument)
+                     : name_of(callable) == "prod" ? product_of_sizes(argument)
+                                                   : nullptr;
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
   const bool is_torch = is_torch_function(callable, call);
   // Who is told of a call gets it as it was written, and then calls the function itself.
   const bool is_told = is_torch && (has_function_mode() || any_operand(call, is_told_of_operations));
@@ -231,7 +264,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     if (const auto made = read(callable, call)) return give(*made);
   }
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
-  if (!is_torch && (!looks || works_by_operators(callable))) return 0;
+  if (!is_torch && (!looks || works_by_operators(callable, call))) return 0;
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;

@@ -5,10 +5,12 @@
 
 #include "dispatch/call/number_input.h"
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "ir/symbol_values.h"
 #include "tracer/data_dependence.h"
+#include "tracer/followed_data.h"
 #include "tracer/numbers.h"
 
 namespace thunder::dispatch {
@@ -55,7 +57,7 @@ std::string number_path(const std::string& path) { return "number " + path; }
 
 bool NumberInputs::has_changed(const std::string& path, std::int64_t code, const SizeHistory& history) {
   numbers_seen_[path] = {code};
-  return dynamic_.symbols().empty() && !fixed_.contains(path) && !history.compare(path, {code}).sizes.empty();
+  return !fixed_.contains(path) && !history.compare(path, {code}).sizes.empty();
 }
 
 at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, const SizeHistory* history,
@@ -84,13 +86,15 @@ PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std
     const bool is_float = tensor.scalar_type() == at::kDouble;
     const c10::Scalar value =
         is_float ? c10::Scalar(*tensor.const_data_ptr<double>()) : c10::Scalar(*tensor.const_data_ptr<std::int64_t>());
-    const tracer::Number number = recorder_.data.given(traced, value);
+    if (shadows != nullptr) shadows->add_input(traced, {});
+    const tracer::Number number = tracer::FollowedData(recorder_).given(traced, value);
     numbers_of_inputs_.emplace(value_path(path), number.id);
     return make_traced_number(numbers_, number);
   }
   ints_.insert(real);
   const std::uint32_t symbol = dynamic_.add_number(real, number_path(path));
   shadows->add_input(traced, dynamic_.symbols_of(real));
+  NumbersOfSizes::add_int(symbol);
   return make_size_number(shadows->symbol(symbol));
 }
 

@@ -21,8 +21,7 @@ namespace thunder::dispatch {
 [[nodiscard]] std::string number_path(const std::string& path);
 
 /// Numbers from outside that are inputs of a trace, as other calls have other ones: an int is a symbol, a float a
-/// number of the trace. So is an int that programs needed as a number where it was a symbol (`0.99**step`). Numbers and
-/// symbols do not go together: a trace with symbols has constant floats.
+/// number of the trace. So is an int that programs needed as a number where it was a symbol (`0.99**step`).
 class NumberInputs {
  public:
   using Sizes = std::map<std::string, SizeHistory::Sizes>;

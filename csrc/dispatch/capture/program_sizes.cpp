@@ -105,6 +105,9 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
   // A trace that fails with symbols may not fail without.
   if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
   if (shadows != nullptr) shadows->settle();
+  // Numbers that are inputs are not to blame for what another attempt does about sizes.
+  const bool is_explained =
+      wants_symbols_ || (shadows != nullptr && (shadows->wants_samples() || !shadows->pinned().empty()));
   for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
     const auto& [symbol, line] = shadows->reasons()[i];
     pinned.emplace(dynamic_.values_of(symbol), ir::describe_line(line));
@@ -128,7 +131,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
     conditions = before.conditions;
   }
   return {std::move(pinned), std::move(conditions), std::move(inputs), before.may_guess && keeps_guesses,
-          number_inputs_.constants(failed)};
+          number_inputs_.constants(failed && !is_explained)};
 }
 
 SizeHistory::Inputs ProgramSizes::changing() const {

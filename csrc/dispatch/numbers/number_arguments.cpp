@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
+#include "tracer/sizes_as_ints.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
@@ -284,8 +286,72 @@ py::Ref with_ints(PyObject* object) {
 
 }  // namespace
 
+namespace {
+
+/// Functions of PyTorch that take sizes where their schemas have plain integers.
+constexpr std::array<std::string_view, 11> kTakesPlainInts{
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window",  "kaiser_window", "linspace",
+    "logspace",        "one_hot",         "tril_indices",   "triu_indices", "unfold"};
+
+/// The place in the schema of an argument; nullopt: it is not known.
+std::optional<std::size_t> place_in_schema(const c10::OperatorHandle& op, const NativeCall& call, std::size_t i) {
+  const auto& parameters = op.schema().arguments();
+  if (i < call.count) return i + (call.self != nullptr && is_tensor(call.self) ? 1 : 0);
+  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(i - call.count)));
+  const auto found = std::ranges::find(parameters, std::string_view(name), &c10::Argument::name);
+  return found == parameters.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - parameters.begin()));
+}
+
+/// Calls such a function with numbers, while what is recorded gets the sizes. Zero: it is another function.
+int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (std::ranges::find(kTakesPlainInts, name_of(callable)) == kTakesPlainInts.end()) return 0;
+  const std::string name = "aten::" + std::string(name_of(callable));
+  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
+  std::vector<std::pair<std::size_t, c10::SymInt>> sizes;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; op && i < total(call); ++i) {
+    const auto dim = dim_of_size_number(call.arguments[i]);
+    arguments.push_back(dim ? py::Ref::steal(PyLong_FromLongLong(dim->hint)) : py::Ref::share(call.arguments[i]));
+    if (!dim) continue;
+    const auto place = place_in_schema(*op, call, i);
+    if (!place || !arguments.back()) return 0;
+    sizes.emplace_back(
+        *place,
+        c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(scope_of_size(call.arguments[i]), *dim))));
+  }
+  if (sizes.empty()) return 0;
+  const tracer::SizesAsInts given(name, std::move(sizes));
+  *result = call_with(callable, call, arguments);
+  if (!given.are_taken()) {  // the numbers went elsewhere
+    for (std::size_t i = 0; i < total(call); ++i) {
+      if (!is_size_number(call.arguments[i])) continue;
+      const py::SavedError error;
+      static_cast<void>(py::Ref::steal(look_at_size(call.arguments[i])));
+    }
+  }
+  if (*result == nullptr) return -1;
+  *result = present_sizes(*result);
+  return *result == nullptr ? -1 : 1;
+}
+
+}  // namespace
+
 int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
   if (!any_argument(call, holds_sizes)) return 0;
+  // `torch.tensor(size)` would copy the number.
+  if (fill_position(callable, call) == 0 && call.count > 0 && is_size_number(call.arguments[0])) {
+    const py::Ref number = py::Ref::steal(traced_number_of_size(call.arguments[0]));
+    if (PyErr_Occurred() != nullptr) return -1;
+    if (number && !has_true(call, "requires_grad")) {
+      std::vector<PyObject*> values(call.arguments, call.arguments + total(call));
+      values[0] = number.get();
+      NativeCall with_number = call;
+      with_number.arguments = values.data();
+      *result = call_filling(callable, with_number, 0);
+      return *result == nullptr ? -1 : 1;
+    }
+  }
+  if (const int status = call_on_plain_ints(callable, call, result); status != 0) return status;
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
   const bool takes_ints = tells_numbers_from_tensors(callable, call);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "dispatch/numbers/number_trace.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 
 namespace thunder::dispatch {
@@ -17,6 +18,7 @@ struct TracedNumber {
   std::shared_ptr<NumberTrace>* trace;
   tracer::Number number;
   bool looked_at;
+  SizeOrigin* origin;  ///< null: it comes from data
 };
 
 extern PyTypeObject traced_float_type;
@@ -40,6 +42,9 @@ bool with_recorder(const TracedNumber& traced, Record&& record) {
   }
 }
 
+/// A traced number; `real` is what Python has. Null with an exception.
+[[nodiscard]] PyObject* make_number(const std::shared_ptr<NumberTrace>& trace, const tracer::Number& number,
+                                    py::Ref real, std::unique_ptr<SizeOrigin> origin = nullptr);
 /// The object as an operand of recorded arithmetic: a traced number, or a float or int that a tensor can hold.
 [[nodiscard]] std::optional<tracer::NumberOperand> operand_of(PyObject* object);
 /// The one of two operands, one of them traced, that the trace is not tied to yet; the first one when it is tied to

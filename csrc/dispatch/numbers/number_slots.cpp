@@ -1,5 +1,6 @@
 // The slots of a traced number's type, which Python's operators and builtins call.
 #include "dispatch/numbers/number_object.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"
@@ -10,6 +11,7 @@ namespace {
 void destroy_number(PyObject* self) {
   TracedNumber& traced = as_traced(self);
   Py_CLEAR(traced.real);
+  delete traced.origin;
   delete traced.trace;
   traced.number.~Number();
   Py_TYPE(self)->tp_free(self);
@@ -32,8 +34,23 @@ PyObject* with_tensors(PyObject* left, PyObject* right, binaryfunc operation) {
   return first && second ? operation(first.get(), second.get()) : nullptr;
 }
 
+/// A number beside one of data, where it is a size.
+py::Ref beside_data(PyObject* object) {
+  if (!is_size_number(object)) return py::Ref::share(object);
+  py::Ref traced = py::Ref::steal(traced_number_of_size(object));
+  return traced || PyErr_Occurred() != nullptr ? std::move(traced) : py::Ref::steal(look_at_size(object));
+}
+
 PyObject* calculate(PyObject* left, PyObject* right, const char* symbol, binaryfunc operation) {
   if (is_tensor(left) || is_tensor(right)) return with_tensors(left, right, operation);
+  if (is_from_sizes(left) || is_from_sizes(right)) {
+    PyObject* combined = symbol == nullptr ? nullptr : combine_sizes(symbol, left, right);
+    if (combined != nullptr || PyErr_Occurred() != nullptr) return combined;
+  }
+  if (is_size_number(left) || is_size_number(right)) {
+    const py::Ref first = beside_data(left), second = beside_data(right);
+    return first && second ? calculate(first.get(), second.get(), symbol, operation) : nullptr;
+  }
   if (!operand_of(left) || !operand_of(right)) {
     const py::Ref first = looked_at(left);
     const py::Ref second = looked_at(right);
@@ -77,6 +94,8 @@ PyObject* unary(PyObject* self) {
 }
 
 PyObject* negative(PyObject* self) {
+  PyObject* of_sizes = is_from_sizes(self) ? combine_sizes("neg", self, self) : nullptr;
+  if (of_sizes != nullptr || PyErr_Occurred() != nullptr) return of_sizes;
   const py::Ref real = py::Ref::steal(PyNumber_Negative(as_traced(self).real));
   PyObject* recorded = real ? record_number("neg", self, self, real.get()) : nullptr;
   return recorded != nullptr || PyErr_Occurred() != nullptr ? recorded : unary<PyNumber_Negative>(self);
@@ -99,7 +118,9 @@ int outcome_of(PyObject* left, PyObject* right, int operation) {
 
 /// Ties the trace to the outcome of a comparison; -1 with an exception.
 int compare(PyObject* left, PyObject* right, const char* symbol, int operation) {
+  if (const auto decided = compare_fractions(left, right, operation)) return *decided;
   const int outcome = outcome_of(real_of(left), real_of(right), operation);
+  if (outcome >= 0 && (is_from_sizes(left) || is_from_sizes(right))) return look_at_both(left, right) ? outcome : -1;
   const TracedNumber& traced = untied_of(left, right);
   if (outcome < 0 || traced.looked_at) return outcome;
   bool is_recorded = false;
@@ -119,6 +140,13 @@ PyObject* rich_compare(PyObject* left, PyObject* right, int operation) {
   }
   if (right == Py_None)
     return Py_NewRef(operation == Py_NE ? Py_True : operation == Py_EQ ? Py_False : Py_NotImplemented);
+  if (is_size_number(right)) {
+    if (const auto decided = compare_fractions(left, right, operation)) {
+      return *decided < 0 ? nullptr : PyBool_FromLong(*decided);
+    }
+    const py::Ref second = beside_data(right);
+    return second ? rich_compare(left, second.get(), operation) : nullptr;
+  }
   if (!operand_of(right)) {
     const py::Ref first = looked_at(left);
     const py::Ref second = looked_at(right);
@@ -160,6 +188,8 @@ PyObject* delegate(PyObject* self, PyObject* arguments) {
 /// `round(number)` is an int, `round(number, digits)` a float.
 PyObject* rounded(PyObject* self, PyObject* arguments) {
   PyObject* digits = PyTuple_GET_SIZE(arguments) == 1 ? PyTuple_GET_ITEM(arguments, 0) : nullptr;
+  PyObject* size = PyTuple_GET_SIZE(arguments) == 0 ? round_to_size("round", self) : nullptr;
+  if (size != nullptr || PyErr_Occurred() != nullptr) return size;
   const bool is_known = PyTuple_GET_SIZE(arguments) == 0 || (digits != nullptr && PyLong_CheckExact(digits));
   const py::Ref method = py::Ref::steal(PyObject_GetAttrString(as_traced(self).real, "__round__"));
   const py::Ref real = py::Ref::steal(is_known && method ? PyObject_CallObject(method.get(), arguments) : nullptr);

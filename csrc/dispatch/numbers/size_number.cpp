@@ -3,11 +3,16 @@
 #include <torch/csrc/Size.h>
 #include <torch/csrc/utils/python_symnode.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "dispatch/numbers/size_origin.h"
+#include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "dispatch/python/python_tensor.h"
@@ -69,7 +74,7 @@ std::optional<ir::Dim> size_operand(PyObject* object) {
   if (!PyLong_CheckExact(object) && !PyBool_Check(object)) return std::nullopt;
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow != 0 || std::llabs(number) > kLargest) return std::nullopt;
+  if (overflow != 0 || number > kLargest || number < -kLargest) return std::nullopt;
   return ir::Dim(static_cast<std::int64_t>(number));
 }
 
@@ -102,7 +107,46 @@ bool is_others_business(PyObject* object) {
   return !is_size_number(object) && !PyLong_Check(object) && !PyFloat_Check(object) && !PyComplex_Check(object);
 }
 
-enum class Operation : std::uint8_t { kAdd, kSubtract, kMultiply, kFloorDivide, kRemainder };
+enum class Operation : std::uint8_t {
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kFloorDivide,
+  kRemainder,
+  kShiftLeft,
+  kShiftRight,
+  kAnd
+};
+constexpr std::array kSymbols{"+", "-", "*", "//", "%", "<<", ">>", "&"};
+
+/// `2**count`; nullopt: it is no factor of a size.
+std::optional<ir::Dim> power_of_two(const ir::Dim& count) {
+  constexpr std::int64_t kMost = 40;
+  if (!count.is_concrete() || count.hint < 0 || count.hint > kMost) return std::nullopt;
+  return ir::Dim(std::int64_t{1} << static_cast<std::uint64_t>(count.hint));
+}
+
+/// `size & mask`, where the mask has the last bits, or all but those.
+std::optional<ir::Dim> masked(const ir::Dim& size, const ir::Dim& mask) {
+  if (!mask.is_concrete()) return std::nullopt;
+  const std::int64_t period = mask.hint >= 0 ? mask.hint + 1 : -mask.hint;
+  if ((period & (period - 1)) != 0) return std::nullopt;
+  const ir::Dim rest = tracer::floor_remainder(size, period);
+  return mask.hint >= 0 ? rest : size - rest;
+}
+
+/// nullopt: Python's arithmetic, which knows no limit, gives another number where the sizes are larger.
+std::optional<ir::Dim> product_within(const ir::Dim& left, const ir::Dim& right) {
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(left, symbols);
+  ir::add_symbols(right, symbols);
+  const std::vector<std::int64_t> small(symbols.empty() ? 0 : std::ranges::max(symbols) + 1, 2);
+  const auto fits = [](std::int64_t first, std::int64_t second) {
+    return second == 0 || std::abs(static_cast<double>(first)) <= kLargest / std::abs(static_cast<double>(second));
+  };
+  const bool is_product = fits(left.hint, right.hint) && fits(ir::evaluate(left, small), ir::evaluate(right, small));
+  return is_product ? std::optional(left * right) : std::nullopt;
+}
 
 std::optional<ir::Dim> compute_size(Operation operation, const ir::Dim& left, const ir::Dim& right) {
   const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
@@ -113,14 +157,29 @@ std::optional<ir::Dim> compute_size(Operation operation, const ir::Dim& left, co
     case Operation::kSubtract:
       return left - right;
     case Operation::kMultiply:
-      if (left.hint != 0 && std::llabs(right.hint) > kLargest / std::llabs(left.hint)) return std::nullopt;
-      return left * right;
+      return product_within(left, right);
     case Operation::kFloorDivide:
       return ir::floor_divide(left, right);
     case Operation::kRemainder:
       return tracer::floor_remainder(left, right);
+    case Operation::kShiftLeft: {
+      const auto factor = power_of_two(right);
+      return factor ? compute_size(Operation::kMultiply, left, *factor) : std::nullopt;
+    }
+    case Operation::kShiftRight: {
+      const auto divisor = power_of_two(right);
+      return divisor ? std::optional(ir::floor_divide(left, *divisor)) : std::nullopt;
+    }
+    case Operation::kAnd:
+      return right.is_concrete() ? masked(left, right) : masked(right, left);
   }
   return std::nullopt;
+}
+
+/// A number that is no size.
+PyObject* calculate_number(PyObject* left, PyObject* right, const char* symbol, binaryfunc otherwise) {
+  PyObject* number = combine_sizes(symbol, left, right);
+  return number != nullptr || PyErr_Occurred() != nullptr ? number : on_plain(left, right, otherwise);
 }
 
 PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, binaryfunc otherwise) {
@@ -129,10 +188,16 @@ PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, b
     const auto first = size_operand(left);
     const auto second = size_operand(right);
     const auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
-    if (!result) return on_plain(left, right, otherwise);
+    const char* symbol = kSymbols[static_cast<std::size_t>(operation)];
+    const bool has_float = PyFloat_CheckExact(left) || PyFloat_CheckExact(right);
+    if (!result) return has_float ? calculate_number(left, right, symbol, otherwise) : on_plain(left, right, otherwise);
     const std::shared_ptr<SizeScope> scope = scope_of(left, right);
     const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
     if (divides && scope->shadows != nullptr) scope->shadows->require_divisor(*second);
+    const auto bound = operation == Operation::kMultiply    ? tracer::bound_of_product(*first, *second)
+                       : operation == Operation::kShiftLeft ? tracer::bound_of_product(*result, 1)
+                                                            : std::nullopt;
+    if (bound && scope->shadows != nullptr) scope->shadows->assume(*bound);
     return make_size(scope, *result);
   });
 }
@@ -149,6 +214,11 @@ PyObject* on_ints(PyObject* left, PyObject* right) {
   return on_plain(left, right, operation);
 }
 
+PyObject* divide_truly(PyObject* left, PyObject* right) {
+  if (is_others_business(left) || is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
+  return calculate_number(left, right, "/", PyNumber_TrueDivide);
+}
+
 PyObject* divide_with_remainder(PyObject* left, PyObject* right) {
   if (is_others_business(left) || is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
   const py::Ref quotient = py::Ref::steal(PyNumber_FloorDivide(left, right));
@@ -161,8 +231,15 @@ PyObject* power_of_size(PyObject* base, PyObject* exponent, PyObject* modulus) {
   if (modulus == Py_None && PyLong_CheckExact(exponent) && is_size_number(base)) {
     const long count = PyLong_AsLong(exponent);
     if (count == 2) return PyNumber_Multiply(base, base);
+    if (count == 3) {
+      const py::Ref square = py::Ref::steal(PyNumber_Multiply(base, base));
+      return square ? PyNumber_Multiply(square.get(), base) : nullptr;
+    }
     PyErr_Clear();
   }
+  const bool may_be_float = PyFloat_CheckExact(base) || PyFloat_CheckExact(exponent) || PyLong_CheckExact(exponent);
+  PyObject* number = modulus == Py_None && may_be_float ? combine_sizes("**", base, exponent) : nullptr;
+  if (number != nullptr || PyErr_Occurred() != nullptr) return number;
   const py::Ref first = int_of(base), second = int_of(exponent), third = int_of(modulus);
   return first && second && third ? PyNumber_Power(first.get(), second.get(), third.get()) : nullptr;
 }
@@ -177,6 +254,13 @@ PyObject* negated_size(PyObject* self) {
   return or_python_error([&]() -> PyObject* {
     const auto size = size_of(self);
     return size ? make_size(size->scope, ir::Dim(-1) * size->dim) : on_int<PyNumber_Negative>(self);
+  });
+}
+
+PyObject* inverted_size(PyObject* self) {
+  return or_python_error([&]() -> PyObject* {
+    const auto size = size_of(self);
+    return size ? make_size(size->scope, ir::Dim(-1) * size->dim - ir::Dim(1)) : on_int<PyNumber_Invert>(self);
   });
 }
 
@@ -210,6 +294,9 @@ PyObject* compare_numbers(PyObject* left, PyObject* right, int operation) {
   const auto size = size_of(left);
   const auto other = size_operand(right);
   if (!size || !other) {
+    if (const auto decided = compare_fractions(left, right, operation)) {
+      return *decided < 0 ? nullptr : PyBool_FromLong(*decided);
+    }
     const py::Ref first = int_of(left), second = int_of(right);
     return first && second ? PyObject_RichCompare(first.get(), second.get(), operation) : nullptr;
   }
@@ -256,12 +343,18 @@ PyObject* delegate_to_int(PyObject* self, PyObject* arguments) {
   return method ? PyObject_CallObject(method.get(), arguments) : nullptr;
 }
 
+/// `math.floor`, `round` and their like of an int.
+PyObject* rounded_size(PyObject* self, PyObject* arguments) {
+  if (PyTuple_GET_SIZE(arguments) == 0) return Py_NewRef(self);
+  return delegate_to_int<SpecialName{"__round__"}>(self, arguments);
+}
+
 PyMethodDef methods_of_size[] = {
     {"__format__", delegate_to_int<SpecialName{"__format__"}>, METH_VARARGS, nullptr},
-    {"__round__", delegate_to_int<SpecialName{"__round__"}>, METH_VARARGS, nullptr},
-    {"__trunc__", delegate_to_int<SpecialName{"__trunc__"}>, METH_VARARGS, nullptr},
-    {"__floor__", delegate_to_int<SpecialName{"__floor__"}>, METH_VARARGS, nullptr},
-    {"__ceil__", delegate_to_int<SpecialName{"__ceil__"}>, METH_VARARGS, nullptr},
+    {"__round__", rounded_size, METH_VARARGS, nullptr},
+    {"__trunc__", rounded_size, METH_VARARGS, nullptr},
+    {"__floor__", rounded_size, METH_VARARGS, nullptr},
+    {"__ceil__", rounded_size, METH_VARARGS, nullptr},
     {"__reduce_ex__", delegate_to_int<SpecialName{"__reduce_ex__"}>, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -278,10 +371,10 @@ PyTypeObject* make_size_type() {
       type_slot(Py_nb_multiply, &arithmetic<Operation::kMultiply, PyNumber_Multiply>),
       type_slot(Py_nb_floor_divide, &arithmetic<Operation::kFloorDivide, PyNumber_FloorDivide>),
       type_slot(Py_nb_remainder, &arithmetic<Operation::kRemainder, PyNumber_Remainder>),
-      type_slot(Py_nb_true_divide, &on_ints<PyNumber_TrueDivide>),
-      type_slot(Py_nb_lshift, &on_ints<PyNumber_Lshift>),
-      type_slot(Py_nb_rshift, &on_ints<PyNumber_Rshift>),
-      type_slot(Py_nb_and, &on_ints<PyNumber_And>),
+      type_slot(Py_nb_true_divide, &divide_truly),
+      type_slot(Py_nb_lshift, &arithmetic<Operation::kShiftLeft, PyNumber_Lshift>),
+      type_slot(Py_nb_rshift, &arithmetic<Operation::kShiftRight, PyNumber_Rshift>),
+      type_slot(Py_nb_and, &arithmetic<Operation::kAnd, PyNumber_And>),
       type_slot(Py_nb_or, &on_ints<PyNumber_Or>),
       type_slot(Py_nb_xor, &on_ints<PyNumber_Xor>),
       type_slot(Py_nb_divmod, &divide_with_remainder),
@@ -289,7 +382,7 @@ PyTypeObject* make_size_type() {
       type_slot(Py_nb_negative, &negated_size),
       type_slot(Py_nb_positive, &same_size),
       type_slot(Py_nb_absolute, &absolute_size),
-      type_slot(Py_nb_invert, &on_int<PyNumber_Invert>),
+      type_slot(Py_nb_invert, &inverted_size),
       type_slot(Py_nb_bool, &truth_of_size),
       type_slot(Py_nb_int, &on_int<PyNumber_Long>),
       type_slot(Py_nb_index, &on_int<PyNumber_Index>),
@@ -349,6 +442,8 @@ std::optional<ir::Dim> dim_of_size_number(PyObject* object) {
   const auto size = size_of(object);
   return size ? std::optional(size->dim) : std::nullopt;
 }
+
+std::shared_ptr<SizeScope> scope_of_size(PyObject* object) { return size_of(object)->scope; }
 
 PyObject* present_sizes(PyObject* value) {
   if (size_type == nullptr) return value;

@@ -3,9 +3,11 @@
 #include <Python.h>
 #include <c10/core/SymInt.h>
 
+#include <memory>
 #include <optional>
 
 #include "ir/size.h"
+#include "tracer/size_node.h"
 
 namespace thunder::dispatch {
 
@@ -22,6 +24,8 @@ namespace thunder::dispatch {
 /// Returns what the program sees for a value that code in C gave (stolen, new reference): sizes of the trace, by
 /// themselves and in a `torch.Size`, become numbers of this class.
 [[nodiscard]] PyObject* present_sizes(PyObject* value);
+/// The recording that it belongs to.
+[[nodiscard]] std::shared_ptr<tracer::SizeScope> scope_of_size(PyObject* object);
 /// The plain int, to which the trace is tied from now on (new reference, or null with an exception set).
 [[nodiscard]] PyObject* look_at_size(PyObject* number);
 

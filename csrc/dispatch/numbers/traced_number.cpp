@@ -18,18 +18,6 @@ py::Ref to_python(const c10::Scalar& number) {
   return py::Ref::steal(PyLong_FromLongLong(number.toLong()));
 }
 
-PyObject* make(const std::shared_ptr<NumberTrace>& trace, const tracer::Number& number, py::Ref real) {
-  PyTypeObject& type = number.value.isFloatingPoint() ? traced_float_type : traced_int_type;
-  PyObject* object = real ? type.tp_alloc(&type, 0) : nullptr;
-  if (object == nullptr) return nullptr;
-  TracedNumber& traced = as_traced(object);
-  traced.real = real.release();
-  traced.trace = new std::shared_ptr<NumberTrace>(trace);
-  new (&traced.number) tracer::Number(number);
-  traced.looked_at = false;
-  return object;
-}
-
 /// `math.isnan(number)` and its like, to whose outcome the trace is tied. Null: another function, or an exception is
 /// set.
 PyObject* decide_math(std::string_view name, PyObject* traced) {
@@ -41,6 +29,20 @@ PyObject* decide_math(std::string_view name, PyObject* traced) {
 }
 
 }  // namespace
+
+PyObject* make_number(const std::shared_ptr<NumberTrace>& trace, const tracer::Number& number, py::Ref real,
+                      std::unique_ptr<SizeOrigin> origin) {
+  PyTypeObject& type = number.value.isFloatingPoint() ? traced_float_type : traced_int_type;
+  PyObject* object = real ? type.tp_alloc(&type, 0) : nullptr;
+  if (object == nullptr) return nullptr;
+  TracedNumber& traced = as_traced(object);
+  traced.real = real.release();
+  traced.trace = new std::shared_ptr<NumberTrace>(trace);
+  new (&traced.number) tracer::Number(number);
+  traced.looked_at = false;
+  traced.origin = origin.release();
+  return object;
+}
 
 std::optional<tracer::NumberOperand> operand_of(PyObject* object) {
   if (is_traced_number(object)) {
@@ -78,7 +80,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
       })) {
     return nullptr;
   }
-  return number ? make(*traced.trace, *number, py::Ref::share(real)) : nullptr;
+  return number ? make_number(*traced.trace, *number, py::Ref::share(real)) : nullptr;
 }
 
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
@@ -93,7 +95,7 @@ PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::N
     const auto value = number.value.toComplexDouble();
     return PyComplex_FromDoubles(value.real(), value.imag());
   }
-  return make(trace, number, to_python(number.value));
+  return make_number(trace, number, to_python(number.value));
 }
 
 bool is_traced_number(PyObject* object) {
@@ -134,7 +136,10 @@ PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype) {
 
 PyObject* look_at(PyObject* object) {
   TracedNumber& traced = as_traced(object);
-  if (!traced.looked_at) {
+  if (!traced.looked_at && traced.origin != nullptr) {
+    look_at_origin(*traced.origin);
+    traced.looked_at = true;
+  } else if (!traced.looked_at) {
     if (!with_recorder(traced,
                        [&](tracer::Recorder& recorder) { tracer::FollowedData(recorder).observe(traced.number); }))
       return nullptr;
@@ -145,6 +150,8 @@ PyObject* look_at(PyObject* object) {
 
 PyObject* convert_number(PyObject* traced, PyTypeObject* type) {
   if (python_type_of(traced) == type) return Py_NewRef(traced);
+  PyObject* size = type == &PyLong_Type ? round_to_size("int", traced) : nullptr;
+  if (size != nullptr || PyErr_Occurred() != nullptr) return size;
   const bool to_int = type == &PyLong_Type;
   const unaryfunc convert = to_int ? PyNumber_Long : PyNumber_Float;
   const py::Ref real = py::Ref::steal(convert(as_traced(traced).real));
@@ -156,10 +163,14 @@ PyObject* convert_number(PyObject* traced, PyTypeObject* type) {
 }
 
 PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
+  PyObject* size = round_to_size(name, traced);
+  if (size != nullptr || PyErr_Occurred() != nullptr) return size;
   PyObject* outcome = decide_math(name, traced);
   if (outcome != nullptr || PyErr_Occurred() != nullptr) return outcome;
   const py::Ref real = py::Ref::steal(PyObject_CallOneArg(function, as_traced(traced).real));
   if (!real) return PyErr_Clear(), nullptr;
+  PyObject* of_sizes = math_of_size_number(name, traced, real);
+  if (of_sizes != nullptr || PyErr_Occurred() != nullptr) return of_sizes;
   return record_number(name, traced, traced, real.get());
 }
 

@@ -1,0 +1,347 @@
+#include "dispatch/numbers/size_origin.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bridge/number.h"
+#include "dispatch/numbers/number_object.h"
+#include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/traced_number.h"
+#include "tracer/followed_data.h"
+
+namespace thunder::dispatch {
+namespace {
+
+using tracer::SizeComparison;
+
+std::shared_ptr<NumberTrace>& current_trace() {
+  thread_local std::shared_ptr<NumberTrace> trace;
+  return trace;
+}
+
+std::set<std::uint32_t>& ints_from_outside() {
+  thread_local std::set<std::uint32_t> symbols;
+  return symbols;
+}
+
+bool has_ints_from_outside(const ir::Dims& dims) {
+  std::vector<std::uint32_t> symbols;
+  for (const ir::Dim& dim : dims) ir::add_symbols(dim, symbols);
+  return std::ranges::any_of(symbols, [](std::uint32_t symbol) { return ints_from_outside().contains(symbol); });
+}
+
+const SizeOrigin* origin_of(PyObject* object) {
+  return is_traced_number(object) && !as_traced(object).looked_at ? as_traced(object).origin : nullptr;
+}
+
+py::Borrowed plain_number(PyObject* object) {
+  return is_traced_number(object) && as_traced(object).looked_at ? as_traced(object).real : object;
+}
+
+bool is_plain(PyObject* object) { return PyFloat_CheckExact(object) || PyLong_CheckExact(object); }
+
+// --- fractions
+
+bool is_power_of_two(const ir::Dim& dim) {
+  const std::int64_t number = std::llabs(dim.hint);
+  return dim.is_concrete() && number != 0 && (number & (number - 1)) == 0;
+}
+
+/// Whether floats hold such a quotient as it is.
+bool is_exact(const SizeFraction& fraction) { return is_power_of_two(fraction.denominator); }
+
+/// A float that is a multiple of `2**-10`.
+std::optional<SizeFraction> fraction_of_float(double number) {
+  constexpr double kDenominator = 1024;
+  constexpr double kLargest = 1024;
+  if (!(std::abs(number) <= kLargest) || std::trunc(number * kDenominator) != number * kDenominator)
+    return std::nullopt;
+  auto numerator = static_cast<std::int64_t>(number * kDenominator);
+  auto denominator = static_cast<std::int64_t>(kDenominator);
+  while (denominator > 1 && numerator % 2 == 0) {
+    numerator /= 2;
+    denominator /= 2;
+  }
+  return SizeFraction{numerator, denominator};
+}
+
+std::optional<SizeFraction> fraction_of(PyObject* object) {
+  if (const auto dim = dim_of_size_number(object)) return SizeFraction{*dim};
+  if (const SizeOrigin* origin = origin_of(object)) return origin->fraction;
+  object = plain_number(object);
+  if (PyFloat_CheckExact(object)) return fraction_of_float(PyFloat_AS_DOUBLE(object));
+  if (!PyLong_CheckExact(object)) return std::nullopt;
+  constexpr long long kLargest = 1LL << 20;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow != 0 || number > kLargest || number < -kLargest) return std::nullopt;
+  return SizeFraction{std::int64_t{number}};
+}
+
+ir::Dim negative(const ir::Dim& dim) { return ir::Dim(-1) * dim; }
+
+/// The smallest sizes that symbols stand for.
+std::vector<std::int64_t> small_sizes(const ir::Dim& dim) {
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(dim, symbols);
+  return std::vector<std::int64_t>(symbols.empty() ? 0 : symbols.back() + 1, 2);
+}
+
+/// With numerators that are too large nothing is known of what a float is rounded to: products are small, also where
+/// sizes are larger ones.
+std::optional<ir::Dim> small_product(const ir::Dim& left, const ir::Dim& right) {
+  constexpr double kLargest = std::int64_t{1} << 40U;
+  const bool is_small = std::abs(static_cast<double>(left.hint) * static_cast<double>(right.hint)) <= kLargest &&
+                        std::abs(static_cast<double>(ir::evaluate(left, small_sizes(left))) *
+                                 static_cast<double>(ir::evaluate(right, small_sizes(right)))) <= kLargest;
+  return is_small && !tracer::bound_of_product(left, right) ? std::optional(left * right) : std::nullopt;
+}
+
+std::optional<SizeFraction> fraction_if_small(const std::optional<ir::Dim>& numerator,
+                                              const std::optional<ir::Dim>& denominator) {
+  if (!numerator || !denominator || denominator->hint < 1) return std::nullopt;
+  return SizeFraction{*numerator, *denominator};
+}
+
+std::optional<SizeFraction> sum_of_fractions(const SizeFraction& left, const SizeFraction& right) {
+  const auto first = small_product(left.numerator, right.denominator);
+  const auto second = small_product(right.numerator, left.denominator);
+  if (!first || !second) return std::nullopt;
+  return fraction_if_small(*first + *second, small_product(left.denominator, right.denominator));
+}
+
+// An operation that could give an integer where its operands, which Python has rounded, are none has no fraction: one
+// operand has to be exact. Divisors have been compared with zero.
+std::optional<SizeFraction> combine(std::string_view operation, const SizeFraction& left, const SizeFraction& right) {
+  const auto& [a, b] = left;
+  const auto& [c, d] = right;
+  if (operation == "float") return left;
+  if (operation == "neg") return SizeFraction{negative(a), b};
+  if (operation == "+" && (is_exact(left) || is_exact(right))) return sum_of_fractions(left, right);
+  if (operation == "-" && (is_exact(left) || is_exact(right))) return sum_of_fractions(left, {negative(c), d});
+  const auto scales = [](const SizeFraction& fraction) {
+    return is_power_of_two(fraction.numerator) && is_exact(fraction);
+  };
+  if (operation == "*" && ((is_exact(left) && is_exact(right)) || scales(left) || scales(right))) {
+    return fraction_if_small(small_product(a, c), small_product(b, d));
+  }
+  if (operation == "/" && is_exact(right) && c.hint != 0) {
+    return c.hint > 0 ? fraction_if_small(small_product(a, d), small_product(b, c))
+                      : fraction_if_small(small_product(negative(a), d), small_product(b, negative(c)));
+  }
+  return std::nullopt;
+}
+
+// --- what numbers come from
+
+struct Origins {
+  std::shared_ptr<tracer::SizeScope> scope;
+  ir::Dims sizes;
+};
+
+Origins origins_of(PyObject* left, PyObject* right) {
+  Origins origins;
+  for (PyObject* object : {left, right}) {
+    if (is_size_number(object)) {
+      origins.scope = scope_of_size(object);
+      origins.sizes.push_back(*dim_of_size_number(object));
+    } else if (const SizeOrigin* origin = origin_of(object)) {
+      origins.scope = origin->scope;
+      std::ranges::copy(origin->sizes, std::back_inserter(origins.sizes));
+    }
+  }
+  return origins;
+}
+
+void assume_all(const tracer::SizeScope& scope, const tracer::Compared& compared) {
+  for (const ir::Condition& condition : compared.conditions) {
+    if (scope.shadows != nullptr) scope.shadows->assume(condition);
+  }
+}
+
+c10::Scalar scalar_of(PyObject* object) {
+  if (const auto dim = dim_of_size_number(object)) return dim->hint;
+  if (is_traced_number(object)) return as_traced(object).number.value;
+  return PyFloat_CheckExact(object) ? c10::Scalar(PyFloat_AS_DOUBLE(object))
+                                    : c10::Scalar(static_cast<std::int64_t>(PyLong_AsLongLong(object)));
+}
+
+tracer::NumberOperand recorded_operand(PyObject* object) {
+  if (const auto dim = dim_of_size_number(object)) return *dim;
+  if (is_traced_number(object) && !as_traced(object).looked_at) return as_traced(object).number;
+  return scalar_of(object);
+}
+
+/// Null without an exception: it is not recorded. `real` is what Python gave.
+PyObject* record(std::string_view operation, PyObject* left, PyObject* right, const py::Ref& real) {
+  const std::shared_ptr<NumberTrace> trace = current_trace();
+  if (trace == nullptr || trace->recorder == nullptr || !is_plain(real.get())) return nullptr;
+  const auto known = bridge::compute_number(operation, scalar_of(left), scalar_of(right));
+  if (!known || !bridge::same_number(*known, scalar_of(real.get()))) return nullptr;
+  auto [scope, sizes] = origins_of(left, right);
+  if (has_ints_from_outside(sizes)) return nullptr;
+  const auto first = fraction_of(left), second = fraction_of(right);
+  try {
+    if (operation == "/" && second && !second->numerator.is_concrete()) {
+      const auto comparison = second->numerator.hint > 0 ? SizeComparison::kGreater : SizeComparison::kLess;
+      assume_all(*scope, tracer::compare_sizes(second->numerator, comparison, 0));
+    }
+    const std::shared_ptr<void> outside = trace->recorder->host.leave_program();
+    const auto number =
+        tracer::FollowedData(*trace->recorder).compute(operation, recorded_operand(left), recorded_operand(right));
+    if (!number) return nullptr;
+    auto origin = std::make_unique<SizeOrigin>(std::move(scope), std::move(sizes));
+    if (first && second) origin->fraction = combine(operation, *first, *second);
+    return make_number(trace, *number, real, std::move(origin));
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject* size_for(const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim) {
+  if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
+  return make_size_number(c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(scope, dim))));
+}
+
+ir::Dim floor_of(const SizeFraction& fraction) { return ir::floor_divide(fraction.numerator, fraction.denominator); }
+ir::Dim ceil_of(const SizeFraction& fraction) {
+  return negative(ir::floor_divide(negative(fraction.numerator), fraction.denominator));
+}
+
+/// Half to even.
+std::optional<ir::Dim> round_of(const SizeFraction& fraction) {
+  const auto& [numerator, denominator] = fraction;
+  if (denominator == ir::Dim(1)) return numerator;
+  const ir::Dim below = floor_of(fraction);
+  if (denominator == ir::Dim(2)) {
+    return below + tracer::floor_remainder(numerator, 2) * tracer::floor_remainder(below, 2);
+  }
+  if (!denominator.is_concrete() || denominator.hint % 2 == 0) return std::nullopt;
+  return ir::floor_divide(ir::Dim(2) * numerator + denominator, ir::Dim(2) * denominator);
+}
+
+}  // namespace
+
+NumbersOfSizes::NumbersOfSizes(std::shared_ptr<NumberTrace> trace)
+    : before_(std::exchange(current_trace(), std::move(trace))), ints_before_(std::exchange(ints_from_outside(), {})) {}
+NumbersOfSizes::~NumbersOfSizes() {
+  current_trace() = std::move(before_);
+  ints_from_outside() = std::move(ints_before_);
+}
+void NumbersOfSizes::add_int(std::uint32_t symbol) { ints_from_outside().insert(symbol); }
+
+bool is_from_sizes(PyObject* object) { return is_size_number(object) || origin_of(object) != nullptr; }
+
+PyObject* combine_sizes(std::string_view operation, PyObject* left, PyObject* right) {
+  left = plain_number(left);
+  right = plain_number(right);
+  const auto is_known = [](PyObject* object) { return is_from_sizes(object) || is_plain(object); };
+  if (!is_known(left) || !is_known(right)) return nullptr;
+  const auto real_of = [](PyObject* object) {
+    if (const auto dim = dim_of_size_number(object)) return py::Ref::steal(PyLong_FromLongLong(dim->hint));
+    return py::Ref::share(is_traced_number(object) ? as_traced(object).real : object);
+  };
+  const py::Ref first = real_of(left), second = real_of(right);
+  if (!first || !second) return nullptr;
+  struct Row {
+    std::string_view operation;
+    binaryfunc compute;
+  };
+  static constexpr std::array kRows{Row{"+", PyNumber_Add},
+                                    Row{"-", PyNumber_Subtract},
+                                    Row{"*", PyNumber_Multiply},
+                                    Row{"/", PyNumber_TrueDivide},
+                                    Row{"//", PyNumber_FloorDivide},
+                                    Row{"%", PyNumber_Remainder},
+                                    Row{"**", [](PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }},
+                                    Row{"neg", [](PyObject* a, PyObject*) { return PyNumber_Negative(a); }},
+                                    Row{"abs", [](PyObject* a, PyObject*) { return PyNumber_Absolute(a); }},
+                                    Row{"float", [](PyObject* a, PyObject*) { return PyNumber_Float(a); }}};
+  const auto* row = std::ranges::find(kRows, operation, &Row::operation);
+  if (row == kRows.end()) return nullptr;
+  const py::Ref real = py::Ref::steal(row->compute(first.get(), second.get()));
+  if (!real) return PyErr_Clear(), nullptr;  // it is raised where the sizes are numbers
+  // A negative exponent makes floats of ints.
+  const bool is_power_of_ints = operation == "**" && PyLong_CheckExact(first.get()) && PyLong_CheckExact(second.get());
+  if (is_power_of_ints && PyFloat_CheckExact(real.get()) && is_plain(right)) {
+    const py::Ref exponent = py::Ref::steal(PyNumber_Float(right));
+    return exponent ? record(operation, left, exponent.get(), real) : nullptr;
+  }
+  return record(operation, left, right, real);
+}
+
+std::optional<int> compare_fractions(PyObject* left, PyObject* right, int operation) {
+  static constexpr std::array kComparisons{SizeComparison::kLess,    SizeComparison::kLessOrEqual,
+                                           SizeComparison::kEqual,   SizeComparison::kNotEqual,
+                                           SizeComparison::kGreater, SizeComparison::kGreaterOrEqual};
+  if (!is_from_sizes(left) && !is_from_sizes(right)) return std::nullopt;
+  const auto first = fraction_of(left), second = fraction_of(right);
+  if (!first || !second || (!is_exact(*first) && !is_exact(*second))) return std::nullopt;
+  const auto less = small_product(first->numerator, second->denominator);
+  const auto more = small_product(second->numerator, first->denominator);
+  if (!less || !more) return std::nullopt;
+  const auto comparison = kComparisons[static_cast<std::size_t>(operation)];
+  try {
+    const tracer::Compared compared = tracer::compare_sizes(*less, comparison, *more);
+    assume_all(*origins_of(left, right).scope, compared);
+    return compared.outcome ? 1 : 0;
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+PyObject* round_to_size(std::string_view function, PyObject* number) {
+  const auto fraction = is_from_sizes(number) ? fraction_of(number) : std::nullopt;
+  if (!fraction) return nullptr;
+  const std::shared_ptr<tracer::SizeScope> scope = origins_of(number, number).scope;
+  try {
+    if (function == "floor") return size_for(scope, floor_of(*fraction));
+    if (function == "ceil") return size_for(scope, ceil_of(*fraction));
+    if (function == "round") {
+      const auto rounded = round_of(*fraction);
+      return rounded ? size_for(scope, *rounded) : nullptr;
+    }
+    if (function != "trunc" && function != "int") return nullptr;
+    const tracer::Compared sign = tracer::compare_sizes(fraction->numerator, SizeComparison::kGreaterOrEqual, 0);
+    assume_all(*scope, sign);
+    return size_for(scope, sign.outcome ? floor_of(*fraction) : ceil_of(*fraction));
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+PyObject* compute_math_of_size(std::string_view name, PyObject* size) {
+  if (name == "floor" || name == "ceil" || name == "trunc") return Py_NewRef(size);
+  const py::Ref module = py::Ref::steal(py::import_module("math"));
+  const py::Ref function =
+      py::Ref::steal(module ? PyObject_GetAttrString(module.get(), std::string(name).c_str()) : nullptr);
+  const py::Ref plain = py::Ref::steal(PyLong_FromLongLong(dim_of_size_number(size)->hint));
+  const py::Ref real = py::Ref::steal(function && plain ? PyObject_CallOneArg(function.get(), plain.get()) : nullptr);
+  if (!real) return PyErr_Clear(), nullptr;
+  return PyFloat_CheckExact(real.get()) ? record(name, size, size, real) : nullptr;
+}
+
+PyObject* math_of_size_number(std::string_view name, PyObject* number, const py::Ref& real) {
+  return origin_of(number) == nullptr ? nullptr : record(name, number, number, real);
+}
+
+PyObject* traced_number_of_size(PyObject* size) {
+  const py::Ref real = py::Ref::steal(PyLong_FromLongLong(dim_of_size_number(size)->hint));
+  return real ? record("int", size, size, real) : nullptr;
+}
+
+void look_at_origin(const SizeOrigin& origin) {
+  if (origin.scope->shadows == nullptr) return;
+  for (const ir::Dim& size : origin.sizes) origin.scope->shadows->pin_symbols_of(size);
+}
+
+}  // namespace thunder::dispatch

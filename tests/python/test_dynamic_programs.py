@@ -1,0 +1,373 @@
+"""Programs that people write, at sizes that change: equal to eager, and one program for all from the second size on."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import thunder
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+
+ROWS = (22, 35, 46, 27)
+BATCHES = ((2, 11), (3, 17), (4, 23), (6, 14))  # and lengths
+
+
+def specializations(compiled: Any) -> int:
+    count: int = thunder.compile_stats(compiled)["specializations"]
+    return count
+
+
+def require_equal(compiled: Any, plain: Callable[..., Any], *inputs: Tensor) -> None:
+    leaves = [x for x in inputs if x.requires_grad]
+    result, expected = compiled(*inputs), plain(*inputs)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+    if not isinstance(expected, Tensor) or not expected.requires_grad:
+        return
+    assert result.stride() == expected.stride()
+    cotangent = torch.randn_like(expected)
+    got = torch.autograd.grad(result, leaves, cotangent)
+    wanted = torch.autograd.grad(expected, leaves, cotangent)
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-5)
+
+
+def _pad_to_eight(x: Tensor) -> Tensor:
+    if x.shape[0] % 8 != 0:
+        x = F.pad(x, (0, 0, 0, 8 - x.shape[0] % 8))
+    return x.view(-1, 8, 8).sum(1)
+
+
+def _divided(x: Tensor) -> Tensor:
+    count, rest = divmod(x.shape[0], 4)
+    return x[: count * 4].view(count, 4, 8).sum(1) + rest
+
+
+def _windows(x: Tensor) -> Tensor:
+    count = math.floor((x.shape[0] + 2 - 3) / 2 + 1)
+    return x[:count].sin() + round(x.shape[0] / 3)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    i, j = torch.triu_indices(x.shape[0], x.shape[0], offset=1)
+    return (x[i] - x[j]).pow(2).sum(-1)
+
+
+def _half(x: Tensor) -> Tensor:
+    return x[: int(x.shape[0] / 2)] * x.shape[0] - x[: int(x.shape[0] * 0.5)]
+
+
+# Programs of rows, with the specializations that they need for four numbers of rows.
+OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "ceil": (lambda x: F.pad(x, (0, 0, 0, math.ceil(x.shape[0] / 8) * 8 - x.shape[0])).sin(), 2),
+    "pad_to_eight": (_pad_to_eight, 2),
+    "divmod": (_divided, 2),
+    "output_size": (_windows, 2),
+    "half_by_floats": (_half, 2),
+    "shifted": (lambda x: x[: x.shape[0] >> 1] * (x.shape[0] << 1), 2),
+    "bits": (lambda x: x[: x.shape[0] & ~3].view(-1, 4, 8).sum(1) * (x.shape[0] & 7), 2),
+    "square_root": (lambda x: x.sum(0) / math.sqrt(x.shape[0]) * x.shape[0] ** -0.5, 2),
+    "inverse": (lambda x: x * (1.0 / x.shape[0]), 2),
+    "logarithm": (lambda x: x * math.log(x.shape[0]) + math.log2(x.shape[0] + 1), 2),
+    "ratio": (lambda x: x * (x.shape[0] / x.shape[1]) if x.shape[0] / x.shape[1] > 0.5 else x.sin(), 2),
+    "float_results": (lambda x: (x.sum(), x.shape[0] / 2, float(x.shape[0])), 2),
+    "tensor_of_a_size": (lambda x: x.sum(0) / torch.tensor(x.shape[0]), 2),
+    "beside_data": (lambda x: x * (x.detach().sum().item() / x.shape[0]), 2),
+    "slices": (lambda x: x[: x.shape[0] // 2].sum(0) - x[x.shape[0] // 3 :].sum(0), 2),
+    "rolled": (lambda x: x.flip(0) + x.roll(-x.shape[0] // 2, 0), 2),
+    "one_hot": (lambda x: F.one_hot(torch.arange(x.shape[0]), x.shape[0]).float() @ x, 2),
+    "linspace": (lambda x: x * torch.linspace(0, 1, x.shape[0])[:, None], 2),
+    "pairs": (_pairs, 2),
+    "distances": (lambda x: torch.cdist(x, x.detach() + 1).sum(1), 3),  # a formula of its own up to 25 rows
+    "windows": (lambda x: x.unfold(0, 4, 2).sin().sum(-1), 2),
+    "product": (lambda x: x.reshape(math.prod(x.shape)).sin() * math.prod(x.shape), 2),
+    "operators": (lambda x: x * operator.mul(x.shape[0], operator.add(x.shape[1], 2)), 2),
+    "variance": (lambda x: x.var(dim=0, unbiased=False) + x.var(1).sum(), 2),
+    "standardized": (lambda x: (x - x.mean(0)) / (x.std(0) + 1e-5), 2),
+    "deviation_and_mean": (lambda x: sum(torch.std_mean(x, 0), x.var()), 2),
+    "repeated_list": (lambda x: torch.stack([x.sum(0)] * 3) * x[:1], 2),
+    "several_parts": (lambda x: torch.cat([x, x[:5], x[2:]]) * 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_programs_of_rows_equal_eager(name: str) -> None:
+    function, expected = OF_ROWS[name]
+    compiled = thunder.jit(function)
+    for rows in ROWS:
+        require_equal(compiled, function, torch.randn(rows, 8, requires_grad=True))
+    assert specializations(compiled) <= expected, thunder.explain_shapes(compiled)
+    for rows in (16, 9, 8, 26):
+        require_equal(compiled, function, torch.randn(rows, 8, requires_grad=True))
+
+
+def _patches(x: Tensor) -> Tensor:
+    batch, length, width = x.shape
+    x = x.repeat(1, 4, 1).view(batch, 4 * length, width // 4, 4)
+    rows = x.reshape(batch, (4 * length) // 4, 4, width // 4, 4).permute(0, 1, 3, 2, 4)
+    return rows.reshape(batch, length * (width // 4), 16).sin()
+
+
+def _gated(x: Tensor) -> Tensor:
+    left, right = torch.cat([x, x], 1).chunk(2, dim=1)
+    return F.silu(left) * right
+
+
+def _causal(x: Tensor) -> Tensor:
+    length = x.shape[1]
+    mask = torch.triu(torch.ones(length, length, dtype=torch.bool), diagonal=1)
+    scores = x @ x.transpose(-1, -2) / math.sqrt(x.shape[-1])
+    return scores.masked_fill(mask, float("-inf")).softmax(-1) @ x
+
+
+def _trimmed(x: Tensor) -> Tensor:
+    length = x.shape[1] - x.shape[1] % 3
+    return x[:, :length].reshape(x.shape[0], -1, 3, 8).mean(2)
+
+
+OF_BATCHES: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "heads": (lambda x: x.view(x.shape[0], -1, 2, 4).transpose(1, 2).reshape(x.shape[0] * 2, -1, 4).softmax(1), 2),
+    "patches": (_patches, 2),
+    "gated": (_gated, 2),
+    "causal": (_causal, 2),
+    "trimmed": (_trimmed, 2),
+    "spectrum": (lambda x: torch.fft.rfft(x, dim=1).abs().sum(1), 2),
+    "enlarged": (lambda x: F.interpolate(x.transpose(1, 2), scale_factor=1.5, mode="linear"), 2),
+    "reduced": (lambda x: F.interpolate(x.transpose(1, 2), scale_factor=0.5), 2),
+    "first_ones": (lambda x: x.topk(5, dim=1).values, 2),
+    "reflected": (lambda x: F.pad(x.transpose(1, 2), (3, 3), mode="reflect"), 2),
+    "sections": (lambda x: torch.cat([part * i for i, part in enumerate(x.tensor_split(3, 1))], 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", OF_BATCHES)
+def test_programs_of_batches_equal_eager(name: str) -> None:
+    function, expected = OF_BATCHES[name]
+    compiled = thunder.jit(function)
+    for size in BATCHES:
+        require_equal(compiled, function, torch.randn(*size, 8, requires_grad=True))
+    assert specializations(compiled) <= expected, thunder.explain_shapes(compiled)
+    for size in ((5, 6), (7, 30), (3, 12)):
+        require_equal(compiled, function, torch.randn(*size, 8, requires_grad=True))
+
+
+ROUNDED: dict[str, Callable[[int], int]] = {
+    "floor": lambda n: math.floor(n / 3),
+    "ceil": lambda n: math.ceil(n / 7 + 1),
+    "trunc": lambda n: int((n - 20) / 3) + 30,
+    "round_to_even": lambda n: round(n / 2),
+    "round_thirds": lambda n: round(n / 3),
+    "scaled": lambda n: int(n * 1.75),
+    "negative": lambda n: 40 + math.floor(-n / 4),
+    "chained": lambda n: int((n / 2 - 0.5) / 3),
+    "masked": lambda n: (n & 7) + (n & -8) + (n >> 2) + (n << 1) + ~n,
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_sizes_are_rounded_as_python_rounds_floats(name: str) -> None:
+    function = ROUNDED[name]
+    compiled: Any = thunder.jit(lambda x: x.new_zeros(3) + function(x.shape[0]))
+    for rows in range(20, 60):
+        x = torch.zeros(rows)
+        assert compiled(x).tolist() == [function(rows)] * 3
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+
+
+def test_a_float_and_a_size_that_change() -> None:
+    compiled: Any = thunder.jit(lambda x, rate: (x * rate).sum(0) / x.shape[0])
+    for rows, rate in ((22, 0.1), (35, 0.2), (46, 0.7), (27, 0.3), (31, 0.9)):
+        x = torch.randn(rows, 8, requires_grad=True)
+        require_equal(lambda y, rate=rate: compiled(y, rate), lambda y, rate=rate: (y * rate).sum(0) / y.shape[0], x)
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+
+
+def test_an_lstm_trains_with_batches_of_many_sizes() -> None:
+    torch.manual_seed(0)
+    model = nn.LSTM(8, 8, num_layers=2, batch_first=True, bidirectional=True)
+    compiled = thunder.jit(model)
+    for batch, length in BATCHES:
+        x = torch.randn(batch, length, 8, requires_grad=True)
+        require_equal(lambda y: compiled(y)[0], lambda y: model(y)[0], x)
+
+
+# Expressions that a few sizes do not tell apart, each with a size at which they differ.
+ALIKE: dict[str, tuple[Callable[[int], int], int]] = {
+    "remainder": (lambda n: n % 5000, 6000),
+    "quotient": (lambda n: n // 5000, 6000),
+    "dividend": (lambda n: 5 // (n - 24), 27),
+    "remainder_of_number": (lambda n: 5 % (n - 24), 27),
+    "low_bits": (lambda n: n & 8191, 9001),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_expressions_that_are_often_equal_are_told_apart(name: str) -> None:
+    function, last = ALIKE[name]
+    compiled: Any = thunder.jit(lambda x: x * function(x.shape[0]))
+    for rows in (*ROWS, last):
+        assert compiled(torch.ones(rows)).tolist() == [function(rows)] * rows
+
+
+def test_pieces_whose_sizes_are_often_equal_have_the_gradient_of_each() -> None:
+    def function(x: Tensor) -> Tensor:
+        return torch.cat([part * (i + 1) for i, part in enumerate(x.tensor_split(4))])
+
+    compiled: Any = thunder.jit(function)
+    for rows in (22, 35, 46, 26, 70, 24):
+        require_equal(compiled, function, torch.randn(rows, 8, requires_grad=True))
+
+
+# Ints that 64 bits do not hold, or floats do not count: at these sizes or at larger ones.
+LARGE: dict[str, Callable[[int], int]] = {
+    "power": lambda n: n**6,
+    "square_of_square": lambda n: (n * n) * (n * n) * (n * n),
+    "factors": lambda n: n * 10**12 * 10**5,
+    "factors_of_zero": lambda n: (n - 35) * 10**12 * 10**12,
+    "shifted": lambda n: n << 45,
+    "mask": lambda n: n & -(2**63),
+    "wide_mask": lambda n: n & (2**64 - 1),
+    "fractions": lambda n: int(n / 2**20 / 2**20 + n * 2**20),
+    "scaled": lambda n: int(n * 1024.0 * 1024.0 * 1024.0),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_numbers_of_sizes_are_those_of_python(name: str) -> None:
+    function = LARGE[name]
+    compiled: Any = thunder.jit(lambda x: (x.sin(), function(x.shape[0])))
+    for rows in (22, 35, 46, 5000, 300000):
+        assert compiled(torch.zeros(rows))[1] == function(rows)
+
+
+def test_a_variance_over_an_empty_list_of_dimensions_has_the_gradient_of_eager() -> None:
+    compiled: Any = thunder.jit(lambda x: x.var(dim=[]))
+    for rows in ROWS:
+        x = torch.randn(rows, 8, requires_grad=True)
+        got, wanted = torch.autograd.grad(compiled(x), x), torch.autograd.grad(x.var(dim=[]), x)
+        torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def _halves(x: Tensor) -> Tensor:
+    half = x.shape[0] // 2
+    x[:half] = x[half : 2 * half] * half
+    x[-1] += 1 / x.shape[0]
+    return x.sum(0)
+
+
+def _centered(x: Tensor) -> Tensor:
+    x.sub_(x.mean(0))
+    x.div_(x.shape[0])
+    return x * 2
+
+
+def _read_between(x: Tensor) -> Tensor:
+    x.add_(1)
+    total = x.sum().item()
+    x.mul_(total / 100)
+    return x * total
+
+
+def _root(x: Tensor) -> Tensor:
+    x.add_(1)
+    return x * math.sqrt(x.shape[0] - 20)  # of a negative number at the last sizes
+
+
+# Programs that write to their argument, with the specializations that they need for four numbers of rows.
+WRITES: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "the_argument": (lambda x: x.add_(1), 2),
+    "nothing": (lambda x: [x.mul_(x.shape[0]), None][1], 2),
+    "a_view": (lambda x: x.add_(1)[1:], 2),
+    "a_transposed_view": (lambda x: x.t().add_(torch.arange(x.shape[0])), 2),
+    "halves": (_halves, 3),  # of odd and of even numbers
+    "centered": (_centered, 2),
+    "random": (lambda x: x.uniform_() + x.normal_(0, 2), 4),
+    "data": (_read_between, 2),
+    "root": (_root, 4),
+}
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("name", WRITES)
+def test_arguments_of_many_sizes_that_are_written_to_equal_eager(name: str, is_transposed: bool) -> None:
+    function, most = WRITES[name]
+    compiled: Any = thunder.jit(function)
+
+    def run(of: Callable[[Tensor], Any], rows: int) -> Any:
+        torch.manual_seed(rows)
+        x = torch.randn(8, rows).t() if is_transposed else torch.randn(rows, 8)
+        try:
+            result = of(x)
+        except ValueError:
+            result = "refused"
+        return result, x, x._version
+
+    for rows in (*ROWS, 64, 9, 1):
+        (got, x, version), (wanted, expected, expected_version) = run(compiled, rows), run(function, rows)
+        torch.testing.assert_close(x, expected)
+        assert version == expected_version
+        if not isinstance(wanted, Tensor):
+            assert got == wanted
+        else:
+            torch.testing.assert_close(got, wanted)
+            assert (got is x) == (wanted is expected)
+            assert got.stride() == wanted.stride()
+        if rows == ROWS[-1]:
+            assert specializations(compiled) <= most, thunder.explain_shapes(compiled)
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("name", ["gather", "scatter", "scatter_add", "scatter_reduce"])
+def test_fewer_indices_than_elements_have_one_program_for_all_sizes(name: str, dim: int) -> None:
+    def function(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        if name == "gather":
+            return x.gather(dim, index) * values
+        more = ("sum",) if name == "scatter_reduce" else ()
+        result: Tensor = getattr(x, name)(dim, index, values, *more)
+        return result
+
+    compiled: Any = thunder.jit(function)
+    for rows, few in ((22, 11), (46, 17), (35, 19), (27, 21)):
+        x = torch.randn(rows, rows + 1, requires_grad=True)
+        index = torch.stack([torch.randperm(few) for _ in range(few)], dim)
+        require_equal(compiled, function, x, index, torch.randn(few, few, requires_grad=True))
+    assert specializations(compiled) <= 2, thunder.explain_shapes(compiled)
+    x, index = torch.randn(12, 30), torch.stack([torch.randperm(12) for _ in range(12)], dim)
+    require_equal(compiled, function, x, index, torch.randn(12, 12))
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(torch.randn(9, 9), index, torch.randn(12, 12))
+
+
+def test_running_statistics_of_many_channels_are_written() -> None:
+    def function(x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return F.batch_norm(x, mean, variance, training=True)
+
+    compiled: Any = thunder.jit(function)
+    for channels in ROWS:
+        x = torch.randn(4, channels, 3)
+        ours, theirs = [(torch.zeros(channels), torch.ones(channels)) for _ in range(2)]
+        torch.testing.assert_close(compiled(x, *ours), function(x, *theirs))
+        torch.testing.assert_close(ours, theirs)
+    assert specializations(compiled) <= 2, thunder.explain_shapes(compiled)
+
+
+def test_an_argument_with_a_history_that_is_written_to_has_gradients_at_many_sizes() -> None:
+    def function(x: Tensor) -> Tensor:
+        x.mul_(2)
+        return x.sin() / x.shape[0]
+
+    compiled: Any = thunder.jit(function)
+    for rows in ROWS:
+        first = torch.randn(rows, 8, requires_grad=True)
+        second = first.detach().clone().requires_grad_()
+        for of, leaf in ((compiled, first), (function, second)):
+            x = leaf * 3
+            (of(x) + x).sum().backward()
+        torch.testing.assert_close(first.grad, second.grad)
