@@ -137,9 +137,41 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
             __wrapped__=original,
             __compiled__=compiled,
             __options__=options,
+            __class__=_CLASS,
         )
+        # What lies in slots is not in the shared `__dict__`.
+        for cls in original_type.__mro__:
+            for name, slot in vars(cls).items():
+                if isinstance(slot, types.MemberDescriptorType):
+                    namespace.setdefault(name, _slot_of(original, slot))
 
     return types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
+
+
+def _slot_of(original: torch.nn.Module, slot: types.MemberDescriptorType) -> property:
+    return property(
+        lambda self: slot.__get__(original),
+        lambda self, value: slot.__set__(original, value),
+        lambda self: slot.__delete__(original),
+    )
+
+
+def _class_of_original(module: ThunderModule) -> Any:
+    return type(module.__wrapped__)
+
+
+def _change_class(module: ThunderModule, cls: type) -> None:
+    """Give the original another class, as the program runs the original, and the compiled module one made for that.
+
+    `torch.nn.utils.parametrize` and FSDP change the class of a module and add properties to it.
+    """
+    module.__wrapped__.__class__ = cls
+    compiled = type(module).__compiled__  # looked up in the object, it would be bound
+    _set_class(module, _compiled_class(module.__wrapped__, compiled, module.__options__))
+
+
+_CLASS = property(_class_of_original, _change_class)
+_set_class = vars(object)["__class__"].__set__
 
 
 def compile_inside(wrapper: torch.nn.Module, name: str, inner: Any, options: Options) -> Any:
@@ -173,7 +205,7 @@ def _initializing(original: torch.nn.Module, compiled: Callable[..., Any], modul
         finally:
             if not _is_uninitialized(original):
                 # A `LazyLinear` has become a `Linear`.
-                object.__setattr__(module, "__class__", _compiled_class(original, compiled, module.__options__))
+                _set_class(module, _compiled_class(original, compiled, module.__options__))
 
     return call
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from beside_eager import assert_module_as_eager
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 import thunder
 
@@ -34,6 +35,32 @@ def swap_layers(module: nn.Module) -> None:
     module.layers[0], module.layers[1] = module.layers[1], module.layers[0]
 
 
+class Symmetric(nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight.triu() + weight.triu(1).T
+
+
+def make_symmetric(module: nn.Module) -> None:
+    parametrize.register_parametrization(module, "weight", Symmetric())
+
+
+def half_of_state(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {key: value * 0.5 for key, value in module.state_dict().items()}
+
+
+def tie(module: nn.Module) -> None:
+    module.layers[1].weight = module.layers[0].weight
+
+
+def make_tensor_of_parameter(module: nn.Module) -> None:
+    del module.layers[0].weight
+    module.layers[0].weight = torch.eye(4)
+
+
+def replace_module(module: nn.Module) -> None:
+    module.layers[0] = nn.Sequential(nn.Flatten(), nn.Identity())
+
+
 def double_weight(module: nn.Module) -> None:
     with torch.no_grad():
         module.layers[0].weight.mul_(2)
@@ -55,7 +82,16 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "hook": lambda module: module.layers[0].register_forward_hook(lambda m, args, out: out * 2) and None,
     "forward_replaced": lambda module: setattr(module.layers[0], "forward", torch.sigmoid),
     "bias_removed": lambda module: setattr(module.layers[0], "bias", None),
-    "state_loaded": lambda module: module.load_state_dict({k: v * 0.5 for k, v in module.state_dict().items()}),
+    "state_loaded": lambda module: module.load_state_dict(half_of_state(module)),
+    "state_assigned": lambda module: module.load_state_dict(half_of_state(module), assign=True),
+    "tensors_swapped": lambda module: torch.utils.swap_tensors(module.layers[0].weight, nn.Parameter(torch.eye(4))),
+    "parameter_replaced": lambda module: setattr(module.layers[0], "weight", nn.Parameter(torch.eye(4))),
+    "parameters_tied": tie,
+    "parameter_became_tensor": make_tensor_of_parameter,
+    "module_replaced": replace_module,
+    "parametrized": lambda module: make_symmetric(module.layers[0]),
+    "weight_normed": lambda module: nn.utils.parametrizations.weight_norm(module.layers[0]),
+    "pruned": lambda module: prune.l1_unstructured(module.layers[0], "weight", amount=0.5),
 }
 
 
@@ -75,6 +111,45 @@ def test_change_between_calls(change: str) -> None:
         for model in (module, eager):
             if _ == 0:
                 CHANGES[change](model)
+
+
+def test_a_compiled_module_that_is_given_another_class_is_as_in_eager() -> None:
+    modules = [nn.Linear(4, 4), nn.Linear(4, 4)]
+    modules[1].load_state_dict(modules[0].state_dict())
+    compiled = thunder.jit(modules[1])
+    x = torch.randn(2, 4)
+    for change in (make_symmetric, lambda module: parametrize.remove_parametrizations(module, "weight")):
+        torch.testing.assert_close(compiled(x), modules[0](x))
+        change(modules[0])
+        change(compiled)
+        torch.testing.assert_close(compiled(x), modules[0](x))
+        torch.testing.assert_close(compiled.weight, modules[0].weight)
+        assert isinstance(compiled, thunder.ThunderModule)
+        assert type(modules[1]).__name__ == compiled.__class__.__name__ == type(modules[0]).__name__
+
+
+def test_what_lies_in_slots_of_a_module_is_shared() -> None:
+    class Slotted(nn.Module):
+        __slots__ = ("scale",)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = 2.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.scale
+
+    module = Slotted()
+    compiled: Any = thunder.jit(module)
+    assert compiled(torch.tensor(3.0)) == 6
+    compiled.scale = 5.0
+    assert module.scale == 5
+    assert compiled(torch.tensor(3.0)) == 15
+    module.scale = 7.0
+    assert compiled.scale == 7
+    assert compiled(torch.tensor(3.0)) == 21
+    del compiled.scale
+    assert not hasattr(module, "scale")
 
 
 class Moved(nn.Module):
