@@ -41,6 +41,11 @@ Dims Lowering::strides_over_space(ir::ValueId id, const BoundSymbol& reader, std
   const FusionRole& role = this->role(reader);
   const ir::TensorType& over = *trace_.tensor_type(role.over);
   const ir::TensorType& type = *passes::operand_type(trace_, id);
+  if (role.kind == FusionRole::Kind::kView && type.sizes != over.sizes) {
+    // The elements in their order, under the sizes of the result.
+    if (!ir::is_contiguous(type) || !ir::is_contiguous(over)) throw Failure{};
+    return strides_over_space(over, over.strides, over, dims_from(0, over.sizes.size()));
+  }
   const bool by_rows = (role.by_rows >> argument & 1U) != 0;
   const bool by_channels = (role.by_channels >> argument & 1U) != 0;
   const std::size_t missing = by_rows ? 0 : by_channels ? 1 : over.sizes.size() - type.sizes.size();

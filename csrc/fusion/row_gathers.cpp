@@ -28,7 +28,9 @@ void lower_embedding(Lowering& lowering, const BoundSymbol& symbol) {
 }
 
 FusionRole index_select_role(const BoundSymbol& symbol, const Trace& trace, const Target& target) {
-  return symbol.arguments[1] == ir::Argument(0) ? gather_role<0, 2>(symbol, trace, target) : FusionRole{};
+  const ir::TensorType* index = argument_type(symbol, trace, 2);
+  const bool is_vector = index != nullptr && index->sizes.size() <= 1;  // its kernel refuses others
+  return is_vector && symbol.arguments[1] == ir::Argument(0) ? gather_role<0, 2>(symbol, trace, target) : FusionRole{};
 }
 void lower_index_select(Lowering& lowering, const BoundSymbol& symbol) {
   lowering.set(symbol, 0, lowering.gather(symbol, 0, lowering.argument(symbol, 2, ComputeType::kInteger)));

@@ -34,6 +34,19 @@ std::ptrdiff_t only_mask(const IValue& indices) {
   return is_only ? found - list.begin() : -1;
 }
 
+/// Whether masks have the sizes of what they index: eager has words of its own where they do not.
+bool masks_fit(const at::Tensor& self, const IValue& indices) {
+  std::size_t dim = 0;
+  for (const IValue& index : indices.toListRef()) {
+    const auto shape = is_mask(index) ? index.toTensor().sizes() : at::IntArrayRef();
+    const std::size_t count = is_mask(index) ? shape.size() : 1;
+    if (dim + count > self.sizes().size() || !(shape.empty() || shape.equals(self.sizes().slice(dim, count))))
+      return false;
+    dim += count;
+  }
+  return true;
+}
+
 /// Indices with positions in the place of masks.
 IValue with_positions(Recorder& recorder, const IValue& indices) {
   c10::List<std::optional<at::Tensor>> result;
@@ -98,7 +111,8 @@ void call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit
 }  // namespace
 
 bool writes_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
-  return has_fact(op, Fact::kWritesToIndices) && has_mask(arguments[1]);
+  return has_fact(op, Fact::kWritesToIndices) && has_mask(arguments[1]) &&
+         masks_fit(arguments[0].toTensor(), arguments[1]);
 }
 
 void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -111,16 +125,13 @@ void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, tor
   const bool fits = values.scalar_type() == self.scalar_type() || values.is_cpu();
   if (position >= 0 && !accumulates && values.numel() == 1 && fits) {
     const at::Tensor mask = arguments[1].toListRef()[static_cast<std::size_t>(position)].toTensor();
-    const auto sizes = self.sizes().slice(static_cast<std::size_t>(position));
-    if (sizes.size() >= mask.sizes().size() && mask.sizes().equals(sizes.slice(0, mask.sizes().size()))) {
-      std::vector<std::int64_t> shape = mask.sizes().vec();
-      shape.resize(sizes.size(), 1);
-      const IValue places = recorder.call_by_name("aten::ne", "Scalar", {mask, c10::Scalar(0)})[0];
-      const IValue shown = recorder.call_by_name("aten::reshape", "", {places, std::move(shape)})[0];
-      const IValue value = recorder.call_by_name("aten::reshape", "", {values, std::vector<std::int64_t>()})[0];
-      stack.push_back(recorder.call_by_name("aten::masked_fill", "Tensor", {self, shown, value})[0]);
-      return;
-    }
+    std::vector<std::int64_t> shape = mask.sizes().vec();
+    shape.resize(self.sizes().size() - static_cast<std::size_t>(position), 1);
+    const IValue places = recorder.call_by_name("aten::ne", "Scalar", {mask, c10::Scalar(0)})[0];
+    const IValue shown = recorder.call_by_name("aten::reshape", "", {places, std::move(shape)})[0];
+    const IValue value = recorder.call_by_name("aten::reshape", "", {values, std::vector<std::int64_t>()})[0];
+    stack.push_back(recorder.call_by_name("aten::masked_fill", "Tensor", {self, shown, value})[0]);
+    return;
   }
   arguments[1] = with_positions(recorder, arguments[1]);
   recorder.call_functional(op, arguments, Level::kTop);
@@ -129,18 +140,11 @@ void call_writing_by_mask(Recorder& recorder, const c10::OperatorHandle& op, tor
 
 bool reads_by_mask(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   if (op.schema().argumentIndexWithName("indices") != 1 || !shape_follows_data(op, arguments)) return false;
-  // Eager has words of its own for masks that do not fit, and about bytes as masks.
-  std::size_t dim = 0;
-  const auto sizes = arguments[0].toTensor().sizes();
-  for (const IValue& index : arguments[1].toListRef()) {
-    const bool is_of_mask = is_mask(index);
-    const auto shape = is_of_mask ? index.toTensor().sizes() : at::IntArrayRef();
-    const std::size_t count = is_of_mask ? shape.size() : 1;
-    const bool fits = dim + count <= sizes.size() && (!is_of_mask || shape.equals(sizes.slice(dim, count)));
-    if (!fits || (is_of_mask && (shape.empty() || index.toTensor().scalar_type() != at::kBool))) return false;
-    dim += count;
-  }
-  return true;
+  // Eager has words of its own about bytes as masks, too.
+  const auto is_of_bits = [](const IValue& index) {
+    return !is_mask(index) || (index.toTensor().dim() > 0 && index.toTensor().scalar_type() == at::kBool);
+  };
+  return masks_fit(arguments[0].toTensor(), arguments[1]) && std::ranges::all_of(arguments[1].toListRef(), is_of_bits);
 }
 
 void call_reading_by_mask(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {

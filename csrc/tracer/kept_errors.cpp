@@ -40,6 +40,14 @@ at::Tensor zeros_for(const ir::TensorType& type, bool is_pointwise) {
   return at::empty(sizes, at::TensorOptions(bridge::to_torch(type.dtype)).device(bridge::to_torch(type.device)));
 }
 
+/// Whether a fusion may run it in the place of its kernel.
+bool has_arithmetic(const ir::BoundSymbol& symbol) {
+  using enum operators::ElementDomain;
+  const operators::Elements* elements = operators::find_elements(*symbol.op);
+  return elements != nullptr && elements->domain != kExpansion && elements->domain != kCopy &&
+         elements->domain != kView;
+}
+
 std::string message_of(const std::exception& error) {
   const auto* of_pytorch = dynamic_cast<const c10::Error*>(&error);
   return of_pytorch == nullptr ? error.what() : of_pytorch->what_without_backtrace();
@@ -50,7 +58,7 @@ std::string message_of(const std::exception& error) {
 void require_accepted_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (symbol.op->handle == nullptr || symbol.op->view) return;
   const c10::OperatorHandle& op = handle_of(*symbol.op);
-  const bool is_pointwise = op.hasTag(at::Tag::pointwise) || operators::find_elements(*symbol.op) != nullptr;
+  const bool is_pointwise = op.hasTag(at::Tag::pointwise) || has_arithmetic(symbol);
   bool is_tried = true;
   const auto value_of = [&](ir::ValueId id) {
     const ir::TensorType* type = trace.tensor_type(id);
@@ -68,14 +76,6 @@ void require_accepted_by_kernel(const ir::Trace& trace, const ir::BoundSymbol& s
                                                     ": its kernel raises an error for such arguments: " +
                                                     message_of(error) + ir::describe_line(symbol.location, "\n  in "));
   }
-}
-
-/// Whether a fusion may run it in the place of its kernel.
-bool has_arithmetic(const ir::BoundSymbol& symbol) {
-  using enum operators::ElementDomain;
-  const operators::Elements* elements = operators::find_elements(*symbol.op);
-  return elements != nullptr && elements->domain != kExpansion && elements->domain != kCopy &&
-         elements->domain != kView;
 }
 
 /// The first tensor among results; kNoValue: there is none.

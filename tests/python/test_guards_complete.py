@@ -398,6 +398,19 @@ def absent_slot() -> tuple[Program, Change]:
 
 
 @case
+def attribute_that_a_module_computes() -> tuple[Program, Change]:
+    module: Any = types.ModuleType("module")
+    module.__getattr__ = lambda name: 4.0
+    return lambda x: x * module.scale, lambda: setattr(module, "__getattr__", lambda name: 6.0)
+
+
+@case
+def attribute_that_a_module_begins_to_compute() -> tuple[Program, Change]:
+    module: Any = types.ModuleType("module")
+    return lambda x: x * getattr(module, "scale", 1), lambda: setattr(module, "__getattr__", lambda name: 6.0)
+
+
+@case
 def absent_global() -> tuple[Program, Change]:
     names: dict[str, Any] = {}
     exec("def program(x):\n    try: return x * ABSENT\n    except NameError: return x", names)

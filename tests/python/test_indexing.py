@@ -41,6 +41,7 @@ INDICES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "mask": lambda i, m: m,
     "mask_of_numbers": lambda i, m: m[:, :, None].expand(4, 4, 3),
     "mask_then_int": lambda i, m: (m, 0),
+    "mask_of_other_sizes": lambda i, m: m[:2],
     "mask_behind": lambda i, m: (slice(None), m[0]),
     "mask_between": lambda i, m: (0, m[0], None),
     "mask_of_bytes_twice": lambda i, m: (m[0].to(torch.uint8), m[0].to(torch.uint8)),
@@ -94,6 +95,35 @@ def test_index_is_as_in_eager(name: str, use: Callable[..., Any]) -> None:
     mask = torch.tensor([[True, False, True, False], [False] * 4, [True] * 4, [False] * 4])
     assert_as_eager(
         lambda x, i, m, value: use(x, INDICES[name](i, m), value), x, torch.tensor([0, 2]), mask, value, misses=None
+    )
+
+
+# Arguments that PyTorch's kernels refuse, in programs that are fused.
+WRONG: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "index_of_two_dimensions": lambda x, part: x.index_select(0, torch.tensor([[0]])),
+    "dimension_of_a_slice": lambda x, part: x.slice_scatter(part, 9, 0, 1),
+    "slice_of_another_length": lambda x, part: x.slice_scatter(part, 0, 0, 3),
+    "slice_of_other_columns": lambda x, part: x.slice_scatter(part[:, :1], 0, 0, 2),
+    "step_of_a_slice": lambda x, part: x.slice_scatter(part, 0, 0, 4, 3),
+    "dimension_of_a_row": lambda x, part: x.select_scatter(part[0], 9, 0),
+    "row_beyond_the_last": lambda x, part: x.select_scatter(part[0], 0, 9),
+    "row_of_another_length": lambda x, part: x.select_scatter(part[0, :1], 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_index_raises_as_in_eager(name: str) -> None:
+    assert_as_eager(
+        lambda x, part: torch.relu(WRONG[name](x, part) * 2 + 1), torch.randn(4, 3), torch.randn(2, 3), misses=None
+    )
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_slice_that_fits_is_written(step: int) -> None:
+    assert_as_eager(
+        lambda x, part: torch.relu(x.slice_scatter(part, 0, -4, 9, step) * 2),
+        torch.randn(4, 3),
+        torch.randn(4 // step, 3),
     )
 
 

@@ -114,6 +114,12 @@ PROGRAMS: dict[str, Program] = {
     "jacfwd_has_aux": lambda f: f.jacfwd(lambda a: (a.sin(), a), has_aux=True)(x()),
     "hessian": lambda f: f.hessian(lambda a: (a**3).sum())(x()),
     "hessian_argnums": lambda f: f.hessian(lambda a, b: (a**2 * b).sum(), argnums=(0, 1))(x(2), x(2)),
+    "hessian_of_products": lambda f: f.hessian(lambda a, b: (a.relu() * a @ b.exp()).sum(), argnums=(0, 1))(
+        x(2, 3), x(3, 3)
+    ),
+    "hessian_of_layers": lambda f: f.hessian(lambda a, b, c: (a.relu() * a @ b.sin() @ c).sum(), argnums=(0, 1, 2))(
+        x(2, 3), x(3, 3), x(3, 5)
+    ),
     "grad_of_grad": lambda f: f.grad(lambda a: f.grad(lambda b: (b**3).sum())(a).sum())(x()),
     "grad_of_vmap": lambda f: f.grad(lambda a: f.vmap(scalar)(a).sum())(x()),
     "vmap_of_grad": lambda f: f.vmap(f.grad(scalar))(x()),

@@ -187,6 +187,8 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
     if (found.first == nullptr) {
       if (!report_missing(observer, owner, name)) return nullptr;
       PyErr_Clear();
+      const py::Ref by_module = py::Ref::steal(observed_generic_get(observer, owner, getattr_name));  // there, or not
+      PyErr_Clear();
       found = {PyObject_GetAttr(owner, name), AttributeSource::kComputed};
     }
   } else if (has_generic_lookup(type)) {
