@@ -139,7 +139,7 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
             __options__=options,
             __class__=_CLASS,
         )
-        # What lies in slots is not in the shared `__dict__`.
+        # Slots are not in the shared `__dict__`.
         for cls in original_type.__mro__:
             for name, slot in vars(cls).items():
                 if isinstance(slot, types.MemberDescriptorType):

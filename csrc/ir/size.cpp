@@ -282,7 +282,7 @@ std::vector<SizeFunction> functions_in(const Dim& dim) {
 
 namespace {
 
-/// What does not fit into 64 bits is the largest number, or the least one: a condition that bounds it is not met.
+/// Numbers that do not fit into 64 bits become the largest one, or the least: a condition that bounds them is not met.
 std::int64_t limit(bool is_negative) {
   return is_negative ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
 }

@@ -18,6 +18,8 @@ from thunder._minify.shrink import Case, cloned
 
 Function = Callable[..., Any]
 
+_MOST_DIRECTIONS = 48
+
 _extension = load_extension()
 PASSES = (*_extension.pass_names(), "drop_unused_saved_values", "rematerialization")
 
@@ -239,6 +241,12 @@ def _grad_of_grad(module: Any, function: Function, inputs: tuple[torch.Tensor, .
     return _grad(module, lambda *args: _grad(module, function, args), inputs)
 
 
+def _hessian(module: Any, function: Function, inputs: tuple[torch.Tensor, ...]) -> Any:
+    if sum(each.numel() for each in inputs) > _MOST_DIRECTIONS:
+        raise Skipped("too many second derivatives")
+    return module.hessian(lambda *args: _weighted_sum(function(*args)), tuple(range(len(inputs))))(*inputs)
+
+
 # --- the checks
 
 
@@ -440,6 +448,7 @@ CHECKS: dict[str, Callable[[Case, Plan], None]] = {
     "jvp": _transformed(_jvp),
     "jvp of grad": _transformed(_jvp_of_grad),
     "grad of grad": _transformed(_grad_of_grad),
+    "hessian": _transformed(_hessian),
 }
 
 
@@ -463,8 +472,11 @@ def plans_for(seed: int, requires_grad: bool, is_random: bool, device: str = "cp
         checks.append(source.choice(_OF_TRANSFORMS))
     if source.random() < 0.3:
         checks.append("sizes")
+    if not is_random and not requires_grad and source.random() < 0.2:
+        checks.append("hessian")
     if device == "cpu":
         return [Plan(check, options, seed) for check in checks]
     # Otherwise the first calls would not wait for their kernels. Without options, transforms are thunder's.
     compiled_first = options | {"compile": "eager"}
-    return [Plan(check, compiled_first if options or check not in _OF_TRANSFORMS else {}, seed) for check in checks]
+    of_transforms = (*_OF_TRANSFORMS, "hessian")
+    return [Plan(check, compiled_first if options or check not in of_transforms else {}, seed) for check in checks]

@@ -21,7 +21,7 @@ class Number:
         return 1
 
 
-# What `x[…]` is given, for two positions `i` and a mask `m` of the first two dimensions of `x`, which is 4 x 4 x 3.
+# Indices for `x[…]`, given two positions `i` and a mask `m` of the first two dimensions of `x`, which is 4 x 4 x 3.
 INDICES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "array": lambda i, m: np.array([0, 1]),
     "array_of_bools": lambda i, m: np.array([True, False, True, False]),

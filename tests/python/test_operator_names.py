@@ -41,6 +41,7 @@ TABLES = {
     "passes/wide_products.cpp": "a matmul and the cast of its result",
     "passes/random_draws.cpp": "what draws the same numbers from a state",
     "passes/written_gelus.cpp": "the formula of a GELU",
+    "tracer/size_notes.cpp": "what follows about sizes from a call of an operation",
     "tracer/views.cpp": "how a value is written through a view",
     "tracer/result_rules.cpp": "sizes of results",
     "tracer/result_rules_elements.cpp": "sizes of results",
@@ -53,6 +54,7 @@ TABLES = {
     "transforms/rules_network.cpp": "a rule of a derivative each",
     "transforms/rules_norm.cpp": "a rule of a derivative each",
     "transforms/rules_reduction.cpp": "a rule of a derivative each",
+    "transforms/rules_statistics.cpp": "a rule of a derivative each",
 }
 MOST_ASKED_ABOUT = 11
 MOST_ELSEWHERE = 60

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
+#include "dispatch/numbers/number_origin.h"
 #include "dispatch/numbers/number_trace.h"
-#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 
 namespace thunder::dispatch {

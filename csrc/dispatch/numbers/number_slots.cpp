@@ -1,6 +1,7 @@
 // The slots of a traced number's type, which Python's operators and builtins call.
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"

@@ -27,46 +27,10 @@ using tracer::SizeComparison;
 using tracer::SizeNode;
 using tracer::SizeScope;
 
-PyTypeObject* size_type = nullptr;
 /// Under which PyTorch's bindings keep the size beside the tensor that they make of it.
 PyObject* wrapped_number_name = nullptr;
-/// Where an object has its node, behind all that `torch.SymInt` has.
-Py_ssize_t node_offset = 0;
 /// Numbers beyond are no sizes: they are computed as Python computes them.
 constexpr std::int64_t kLargest = std::int64_t{1} << 50U;
-
-/// Runs what may throw; null with a Python exception set.
-template <typename Function>
-PyObject* or_python_error(Function&& function) {
-  try {
-    return function();
-  } catch (...) {
-    set_python_error();
-    return nullptr;
-  }
-}
-
-PyObject*& node_slot(PyObject* number) {
-  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(number) + node_offset);
-}
-
-/// The node that an object of pybind11 holds; null: it is something else.
-c10::SymNode unwrapped_node(PyObject* object) {
-  if (object == nullptr || !pybind11::isinstance<c10::SymNodeImpl>(object)) return {};
-  return pybind11::handle(object).cast<c10::SymNode>();
-}
-
-struct Size {
-  std::shared_ptr<SizeScope> scope;
-  ir::Dim dim;
-};
-std::optional<Size> size_of(PyObject* object) {
-  if (!is_size_number(object)) return std::nullopt;
-  const c10::SymNode node = unwrapped_node(node_slot(object));
-  const auto* size = dynamic_cast<const SizeNode*>(node.get());
-  if (size == nullptr) return std::nullopt;
-  return Size{size->scope(), size->dim()};
-}
 
 /// A size, or an int that may be one.
 std::optional<ir::Dim> size_operand(PyObject* object) {
@@ -81,15 +45,6 @@ std::optional<ir::Dim> size_operand(PyObject* object) {
 std::shared_ptr<SizeScope> scope_of(PyObject* left, PyObject* right) {
   const auto first = size_of(left);
   return first ? first->scope : size_of(right)->scope;
-}
-
-PyObject* make_size(const std::shared_ptr<SizeScope>& scope, const ir::Dim& dim) {
-  if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
-  if (scope->shadows != nullptr) scope->shadows->note_expression(dim);
-  PyObject* object = size_type->tp_alloc(size_type, 0);
-  if (object == nullptr) return nullptr;
-  node_slot(object) = pybind11::cast(c10::SymNode(c10::make_intrusive<SizeNode>(scope, dim))).release().ptr();
-  return object;
 }
 
 py::Ref int_of(PyObject* object) {
@@ -400,8 +355,8 @@ PyTypeObject* make_size_type() {
   const py::Ref imported = py::Ref::steal(py::import_module("torch"));
   if (!imported) return nullptr;
   PyObject* base = torch::get_symint_class().ptr();
-  node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
-  const auto size = static_cast<int>(node_offset + static_cast<Py_ssize_t>(sizeof(PyObject*)));
+  size_class.node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
+  const auto size = static_cast<int>(size_class.node_offset + static_cast<Py_ssize_t>(sizeof(PyObject*)));
   PyType_Spec spec{"thunder._C.TracedSize", size, 0, Py_TPFLAGS_DEFAULT, slots.data()};
   const py::Ref bases = py::Ref::steal(PyTuple_Pack(1, base));
   return reinterpret_cast<PyTypeObject*>(bases ? PyType_FromSpecWithBases(&spec, bases.get()) : nullptr);
@@ -429,24 +384,8 @@ std::optional<ir::Dim> size_beside(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool is_size_number(PyObject* object) { return size_type != nullptr && Py_TYPE(object) == size_type; }
-
-PyObject* make_size_number(const c10::SymInt& size) {
-  return or_python_error([&]() -> PyObject* {
-    const tracer::SizeNode* node = tracer::size_node_of(size);
-    return node == nullptr ? PyLong_FromLongLong(size.expect_int()) : make_size(node->scope(), node->dim());
-  });
-}
-
-std::optional<ir::Dim> dim_of_size_number(PyObject* object) {
-  const auto size = size_of(object);
-  return size ? std::optional(size->dim) : std::nullopt;
-}
-
-std::shared_ptr<SizeScope> scope_of_size(PyObject* object) { return size_of(object)->scope; }
-
 PyObject* present_sizes(PyObject* value) {
-  if (size_type == nullptr) return value;
+  if (size_class.type == nullptr) return value;
   if (PyObject* number = number_for(value)) {
     Py_DECREF(value);
     return number;
@@ -464,21 +403,12 @@ PyObject* present_sizes(PyObject* value) {
   return nullptr;
 }
 
-PyObject* look_at_size(PyObject* number) {
-  return or_python_error([&]() -> PyObject* {
-    const c10::SymNode node = unwrapped_node(node_slot(number));
-    const auto* size = dynamic_cast<const SizeNode*>(node.get());
-    if (size == nullptr) return PyErr_Format(PyExc_SystemError, "thunder.jit: a size that stands for nothing");
-    return PyLong_FromLongLong(size->look_at());
-  });
-}
-
 int init_size_number() {
-  if (size_type != nullptr) return 0;
-  size_type = make_size_type();
+  if (size_class.type != nullptr) return 0;
+  size_class.type = make_size_type();
   wrapped_number_name = PyUnicode_InternFromString("_wrapped_number");
   tracer::wrapped_size_of = &size_beside;
-  return size_type == nullptr || wrapped_number_name == nullptr ? -1 : 0;
+  return size_class.type == nullptr || wrapped_number_name == nullptr ? -1 : 0;
 }
 
 }  // namespace thunder::dispatch

@@ -1,13 +1,8 @@
 #pragma once
 
 #include <Python.h>
-#include <c10/core/SymInt.h>
 
-#include <memory>
-#include <optional>
-
-#include "ir/size.h"
-#include "tracer/size_node.h"
+#include "dispatch/numbers/size_object.h"
 
 namespace thunder::dispatch {
 
@@ -16,18 +11,9 @@ namespace thunder::dispatch {
 // size; for Python it is an int. Arithmetic with other sizes and ints gives sizes, a comparison becomes a condition of
 // the trace, and all that looks at the number itself, in Python or C, comes through the slots of the class and pins it.
 
-[[nodiscard]] bool is_size_number(PyObject* object);
-/// The number for a size of a trace (new reference), or null with an exception set.
-[[nodiscard]] PyObject* make_size_number(const c10::SymInt& size);
-/// Its expression; nullopt: it is no such number.
-[[nodiscard]] std::optional<ir::Dim> dim_of_size_number(PyObject* object);
 /// Returns what the program sees for a value that code in C gave (stolen, new reference): sizes of the trace, by
 /// themselves and in a `torch.Size`, become numbers of this class.
 [[nodiscard]] PyObject* present_sizes(PyObject* value);
-/// The recording that it belongs to.
-[[nodiscard]] std::shared_ptr<tracer::SizeScope> scope_of_size(PyObject* object);
-/// The plain int, to which the trace is tied from now on (new reference, or null with an exception set).
-[[nodiscard]] PyObject* look_at_size(PyObject* number);
 
 /// Makes the class, if that was not done yet: 0, or -1 with an exception. torch is imported.
 int init_size_number();

@@ -11,8 +11,7 @@
 
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
-#include "dispatch/numbers/size_number.h"
-#include "dispatch/numbers/traced_number.h"
+#include "dispatch/numbers/size_object.h"
 #include "tracer/followed_data.h"
 
 namespace thunder::dispatch {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "dispatch/numbers/number_origin.h"
 #include "dispatch/numbers/number_trace.h"
 #include "interpreter/python/python_ref.h"
 #include "ir/size.h"
@@ -18,20 +19,6 @@ namespace thunder::dispatch {
 // Numbers that the program computes from sizes and are no sizes: floats. They are traced numbers (traced_number.h),
 // which each run computes anew, with what is known of where they come from: whoever looks at one pins its sizes, and
 // what rounds it to an int, or compares it, gives a size or a condition where it is a quotient of sizes.
-
-/// A quotient of sizes, of a divisor from one on. A float of the program is what Python rounds it to: between two
-/// neighboring multiples of `1 / denominator` lie many floats as long as numerators are below 2**50, so that the float
-/// is on the same side of each integer as the quotient, and is one where that is one.
-struct SizeFraction {
-  ir::Dim numerator;
-  ir::Dim denominator = 1;
-};
-
-struct SizeOrigin {
-  std::shared_ptr<tracer::SizeScope> scope;
-  ir::Dims sizes;  ///< that the number depends on
-  std::optional<SizeFraction> fraction{};
-};
 
 /// While alive, numbers that come from sizes are recorded in this trace.
 class NumbersOfSizes {

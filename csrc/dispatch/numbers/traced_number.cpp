@@ -7,6 +7,7 @@
 
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
+#include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"
 

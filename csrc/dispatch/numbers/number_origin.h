@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "ir/size.h"
+#include "tracer/size_node.h"
+
+namespace thunder::dispatch {
+
+/// A quotient of sizes, of a divisor from one on. A float of the program is what Python rounds it to: between two
+/// neighboring multiples of `1 / denominator` lie many floats as long as numerators are below 2**50, so that the float
+/// is on the same side of each integer as the quotient, and is one where that is one.
+struct SizeFraction {
+  ir::Dim numerator;
+  ir::Dim denominator = 1;
+};
+
+/// Where a number that comes from sizes alone comes from.
+struct SizeOrigin {
+  std::shared_ptr<tracer::SizeScope> scope;
+  ir::Dims sizes;  ///< that the number depends on
+  std::optional<SizeFraction> fraction{};
+};
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <Python.h>
+#include <c10/core/SymInt.h>
+
+#include <memory>
+#include <optional>
+
+#include "dispatch/python/errors.h"
+#include "ir/size.h"
+#include "tracer/size_node.h"
+
+namespace thunder::dispatch {
+
+// The contents of a size number (size_number.h), without the arithmetic of its class.
+
+struct SizeClass {
+  PyTypeObject* type = nullptr;  ///< null: not made yet
+  Py_ssize_t node_offset = 0;    ///< where an object has its node, behind all that `torch.SymInt` has
+};
+inline SizeClass size_class;
+
+struct Size {
+  std::shared_ptr<tracer::SizeScope> scope;
+  ir::Dim dim;
+};
+
+[[nodiscard]] bool is_size_number(PyObject* object);
+
+/// nullopt: it is no such number.
+[[nodiscard]] std::optional<Size> size_of(PyObject* object);
+[[nodiscard]] std::optional<ir::Dim> dim_of_size_number(PyObject* object);
+/// The recording that it belongs to.
+[[nodiscard]] std::shared_ptr<tracer::SizeScope> scope_of_size(PyObject* object);
+
+/// The node that an object of pybind11 holds; null: it is something else.
+[[nodiscard]] c10::SymNode unwrapped_node(PyObject* object);
+
+/// Where a number has its node.
+[[nodiscard]] PyObject*& node_slot(PyObject* number);
+
+/// The number for a size, a plain int where that is known (new reference), or null with an exception set.
+[[nodiscard]] PyObject* make_size(const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim);
+[[nodiscard]] PyObject* make_size_number(const c10::SymInt& size);
+
+/// The plain int, to which the trace is tied from now on (new reference, or null with an exception set).
+[[nodiscard]] PyObject* look_at_size(PyObject* number);
+
+/// Runs what may throw; null with a Python exception set.
+template <typename Function>
+PyObject* or_python_error(Function&& function) {
+  try {
+    return function();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+
+}  // namespace thunder::dispatch
