@@ -2,6 +2,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <string>
@@ -18,6 +19,9 @@ struct Boxed {
 struct BoxedOperator : Boxed {
   c10::OperatorHandle op;
 };
+/// PyTorch's gloo keeps the name of the last collective that ended in a string that its threads write without a lock:
+/// two that end at one time free it twice. So the results of one that lie on the CPU are waited for at once.
+struct BoxedCollective : BoxedOperator {};
 struct BoxedKernel : Boxed {
   Kernel kernel;
   std::shared_ptr<const void> state;
@@ -55,13 +59,28 @@ void store(const ResultRegisters& target, c10::IValue&& value, Frame& frame) {
   for (std::size_t i = 0; i < indices.size(); ++i) store(frame, indices[i], c10::IValue(elements[i]));
 }
 
+void wait_on_cpu(const c10::IValue& result) {
+  static const auto kWait = c10::Dispatcher::singleton()
+                                .findSchemaOrThrow("_c10d_functional::wait_tensor", "")
+                                .typed<at::Tensor(const at::Tensor&)>();
+  if (result.isTensor() && result.toTensor().is_cpu()) static_cast<void>(kWait.call(result.toTensor()));
+  if (!result.isTensorList()) return;
+  for (const at::Tensor& tensor : result.toTensorVector()) wait_on_cpu(tensor);
+}
+
+bool is_collective(const c10::OperatorHandle& op) {
+  const std::string& name = op.operator_name().name;
+  return name.starts_with("_c10d_functional::") && !name.ends_with("::wait_tensor");
+}
+
 template <typename State>
 void run(const void* pointer, Frame& frame) {
   const State& call = *static_cast<const State*>(pointer);
   std::vector<c10::IValue>& stack = *frame.stack;
   for (const ResolvedOperand& operand : call.operands) stack.push_back(load(operand, frame));
-  if constexpr (std::is_same_v<State, BoxedOperator>) {
+  if constexpr (std::is_base_of_v<BoxedOperator, State>) {
     call.op.callBoxed(stack);
+    if constexpr (std::is_same_v<State, BoxedCollective>) std::ranges::for_each(stack, &wait_on_cpu);
   } else {
     call.kernel(call.state.get(), stack);
   }
@@ -101,6 +120,10 @@ BoundFunction bind_boxed(const ProgramCall& call, std::vector<ResolvedOperand> o
                          std::vector<ResultRegisters> results) {
   if (call.op) unmark_number(call.op->schema(), operands);
   Boxed boxed{std::move(operands), std::move(results)};
+  if (call.op && is_collective(*call.op)) {
+    return {&run<BoxedCollective>,
+            std::make_shared<const BoxedCollective>(BoxedCollective{{std::move(boxed), *call.op}})};
+  }
   if (call.op) {
     return {&run<BoxedOperator>, std::make_shared<const BoxedOperator>(BoxedOperator{std::move(boxed), *call.op})};
   }
