@@ -105,27 +105,24 @@ bool place_slice_backward(const Assembly& assembly, BufferRegions& regions) {
   regions.fill = 0;
   return assembly.number(5, 1) == 1;
 }
-/// Whether the part has the sizes of the slice in whose place it comes: the kernel, which no meta kernel stands for,
-/// refuses others.
-bool fits_slice(const Assembly& assembly, const Dims& part, std::int64_t start) {
-  const std::int64_t given = assembly.number(2, 0);
-  const auto rank = static_cast<std::int64_t>(assembly.sizes.size());
-  if (given < -rank || given >= rank || part.size() != assembly.sizes.size()) return false;
+/// Whether the part has the sizes of the slice that it replaces: the kernel refuses others, the meta kernel does not.
+bool fits_slice(const Assembly& assembly, const Dims& part, std::size_t dim, std::int64_t start) {
+  if (part.size() != assembly.sizes.size()) return false;
   Dims expected = assembly.sizes;
-  const std::size_t dim = assembly.dim(2);
   const std::int64_t size = expected[dim].hint;
-  const auto end = size_in(assembly.symbol.arguments[4]);
+  const ir::ArgumentList& arguments = assembly.symbol.arguments;
+  const auto end = arguments.size() > 4 ? size_in(arguments[4]) : std::nullopt;
   const std::int64_t last = !end ? size : end->hint < 0 ? end->hint + size : end->hint;
   expected[dim] = part[dim];
   return part == expected && part[dim].hint == std::max<std::int64_t>(std::min(last, size) - start, 0);
 }
 bool place_slice_scatter(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(2);
-  if (dim >= assembly.sizes.size()) return false;
+  if (dim >= assembly.sizes.size()) return false;  // the meta kernel takes any
   const auto start = slice_start(assembly, 3, dim);
   if (!start) return false;
   for (std::size_t i = 0; i < 2; ++i) regions.parts.push_back(assembly.at_origin(assembly.symbol.arguments[i]));
-  if (!fits_slice(assembly, regions.parts[1].sizes, start->hint)) return false;
+  if (!fits_slice(assembly, regions.parts[1].sizes, dim, start->hint)) return false;
   regions.parts[1].start[dim] = *start;
   return assembly.number(5, 1) == 1;
 }

@@ -86,8 +86,8 @@ class GatherRewriter : CollectiveRewriter {
     start(starts, std::move(shards), {arguments[kGroupSize], arguments[kGroup]}, types, arguments[kBucket]);
   }
 
-  /// PyTorch's gloo keeps the name of the last collective that ended in a string that its threads write without a lock.
-  /// That of coalesced gathers is too long to lie in the string itself: two that end at one time free it twice.
+  /// Tensors on CPUs, whose coalesced gathers crash in PyTorch's gloo where two of a group end together
+  /// (runtime/boxed_call.cpp says why).
   [[nodiscard]] bool is_by_gloo(const CollectiveUnit& unit) const {
     return type_of(unit.symbols.front()).device.type == ir::DeviceType::kCpu;
   }

@@ -26,7 +26,7 @@ bool fills_input(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   return target != nullptr && std::ranges::find(trace.inputs, *target) != trace.inputs.end();
 }
 
-/// Whether an operation may write to a tensor whose sizes depend on symbols, other than to an input as a whole: one of
+/// Whether an operation may write to a tensor whose sizes depend on symbols, other than to all of an input: one of
 /// another size would be laid out otherwise.
 bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (fills_input(trace, symbol)) return false;

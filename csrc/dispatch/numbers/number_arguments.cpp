@@ -310,14 +310,13 @@ int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** re
   std::vector<std::pair<std::size_t, c10::SymInt>> sizes;
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; op && i < total(call); ++i) {
-    const auto dim = dim_of_size_number(call.arguments[i]);
-    arguments.push_back(dim ? py::Ref::steal(PyLong_FromLongLong(dim->hint)) : py::Ref::share(call.arguments[i]));
-    if (!dim) continue;
+    const auto size = size_of(call.arguments[i]);
+    arguments.push_back(size ? py::Ref::steal(PyLong_FromLongLong(size->dim.hint)) : py::Ref::share(call.arguments[i]));
+    if (!size) continue;
     const auto place = place_in_schema(*op, call, i);
     if (!place || !arguments.back()) return 0;
-    sizes.emplace_back(
-        *place,
-        c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(scope_of_size(call.arguments[i]), *dim))));
+    sizes.emplace_back(*place,
+                       c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(size->scope, size->dim))));
   }
   if (sizes.empty()) return 0;
   const tracer::SizesAsInts given(name, std::move(sizes));

@@ -33,8 +33,6 @@ std::optional<ir::Dim> dim_of_size_number(PyObject* object) {
   return size ? std::optional(size->dim) : std::nullopt;
 }
 
-std::shared_ptr<SizeScope> scope_of_size(PyObject* object) { return size_of(object)->scope; }
-
 PyObject* make_size(const std::shared_ptr<SizeScope>& scope, const ir::Dim& dim) {
   if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
   if (scope->shadows != nullptr) scope->shadows->note_expression(dim);

@@ -21,7 +21,7 @@ struct SizeClass {
 inline SizeClass size_class;
 
 struct Size {
-  std::shared_ptr<tracer::SizeScope> scope;
+  std::shared_ptr<tracer::SizeScope> scope;  ///< the recording that it belongs to
   ir::Dim dim;
 };
 
@@ -30,8 +30,6 @@ struct Size {
 /// nullopt: it is no such number.
 [[nodiscard]] std::optional<Size> size_of(PyObject* object);
 [[nodiscard]] std::optional<ir::Dim> dim_of_size_number(PyObject* object);
-/// The recording that it belongs to.
-[[nodiscard]] std::shared_ptr<tracer::SizeScope> scope_of_size(PyObject* object);
 
 /// The node that an object of pybind11 holds; null: it is something else.
 [[nodiscard]] c10::SymNode unwrapped_node(PyObject* object);

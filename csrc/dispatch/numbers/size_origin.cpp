@@ -147,9 +147,9 @@ struct Origins {
 Origins origins_of(PyObject* left, PyObject* right) {
   Origins origins;
   for (PyObject* object : {left, right}) {
-    if (is_size_number(object)) {
-      origins.scope = scope_of_size(object);
-      origins.sizes.push_back(*dim_of_size_number(object));
+    if (const auto size = size_of(object)) {
+      origins.scope = size->scope;
+      origins.sizes.push_back(size->dim);
     } else if (const SizeOrigin* origin = origin_of(object)) {
       origins.scope = origin->scope;
       std::ranges::copy(origin->sizes, std::back_inserter(origins.sizes));
@@ -202,11 +202,6 @@ PyObject* record(std::string_view operation, PyObject* left, PyObject* right, co
     set_python_error();
     return nullptr;
   }
-}
-
-PyObject* size_for(const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim) {
-  if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
-  return make_size_number(c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(scope, dim))));
 }
 
 ir::Dim floor_of(const SizeFraction& fraction) { return ir::floor_divide(fraction.numerator, fraction.denominator); }
@@ -302,16 +297,16 @@ PyObject* round_to_size(std::string_view function, PyObject* number) {
   if (!fraction) return nullptr;
   const std::shared_ptr<tracer::SizeScope> scope = origins_of(number, number).scope;
   try {
-    if (function == "floor") return size_for(scope, floor_of(*fraction));
-    if (function == "ceil") return size_for(scope, ceil_of(*fraction));
+    if (function == "floor") return make_size(scope, floor_of(*fraction));
+    if (function == "ceil") return make_size(scope, ceil_of(*fraction));
     if (function == "round") {
       const auto rounded = round_of(*fraction);
-      return rounded ? size_for(scope, *rounded) : nullptr;
+      return rounded ? make_size(scope, *rounded) : nullptr;
     }
     if (function != "trunc" && function != "int") return nullptr;
     const tracer::Compared sign = tracer::compare_sizes(fraction->numerator, SizeComparison::kGreaterOrEqual, 0);
     assume_all(*scope, sign);
-    return size_for(scope, sign.outcome ? floor_of(*fraction) : ceil_of(*fraction));
+    return make_size(scope, sign.outcome ? floor_of(*fraction) : ceil_of(*fraction));
   } catch (...) {
     set_python_error();
     return nullptr;
