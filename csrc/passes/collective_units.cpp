@@ -71,27 +71,23 @@ const ir::TensorType& CollectiveRewriter::type_of(std::uint32_t i) const {
   return *trace_.tensor_type(single_result(symbol(i)));
 }
 
-void CollectiveRewriter::start(Starts starts, ir::ArgumentList given, const ir::ArgumentList& options,
-                               const std::vector<ir::TypePtr>& types, const ir::Argument& bucket) {
+void CollectiveRewriter::start(const char* name, const char* coalesced, ir::ArgumentList given,
+                               ir::ArgumentList options, const std::vector<ir::TypePtr>& types) {
   std::vector<ir::ValueId> values;
   for (const ir::TypePtr& type : types) values.push_back(result_.add_value(type));
-  if (given.size() == 1 || starts.several == nullptr) {
-    for (std::size_t k = 0; k < given.size(); ++k) add_start(starts.one, given[k], options, values[k], bucket);
+  const bool is_one = given.size() == 1;
+  options.insert(options.begin(), is_one ? given.front() : ir::Argument(std::move(given)));
+  ir::ArgumentList results;
+  if (is_one) {
+    results.emplace_back(values.front());
   } else {
-    ir::Argument results(ir::ArgumentList(values.begin(), values.end()));
-    add_start(starts.several, std::move(given), options, std::move(results), bucket);
+    results.emplace_back(ir::ArgumentList(values.begin(), values.end()));
   }
+  const ir::Operator& op = *find_operator_(is_one ? name : coalesced, "");
+  ir::add_symbol(result_, op, std::move(options), std::move(results)).location = location_;
   in_flight_ += units_[next_start_].bytes;
   started_.push_back(std::move(values));
   ++next_start_;
-}
-
-void CollectiveRewriter::add_start(const char* name, ir::Argument given, ir::ArgumentList options, ir::Argument result,
-                                   const ir::Argument& bucket) {
-  options.insert(options.begin(), std::move(given));
-  ir::BoundSymbol& symbol = ir::add_symbol(result_, *find_operator_(name, ""), std::move(options), {std::move(result)});
-  symbol.location = location_;
-  if (const auto* text = bucket.get<std::string>()) symbol.comment = *text;
 }
 
 ir::ValueId CollectiveRewriter::wait(std::size_t k) {

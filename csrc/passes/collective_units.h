@@ -52,15 +52,10 @@ class CollectiveRewriter {
   /// The type of the only result of a symbol.
   [[nodiscard]] const ir::TensorType& type_of(std::uint32_t i) const;
 
-  /// Operators that start a collective of one tensor, and of several; null: several are started one by one.
-  struct Starts {
-    const char* one = nullptr;
-    const char* several = nullptr;
-  };
-  /// Starts the next unit, with one tensor for each of its symbols. `options` are the arguments behind them, `types`
-  /// those of the results.
-  void start(Starts starts, ir::ArgumentList given, const ir::ArgumentList& options,
-             const std::vector<ir::TypePtr>& types, const ir::Argument& bucket);
+  /// Starts the next unit, with one tensor for each of its symbols: `name`, or `coalesced` for several. `options` are
+  /// the arguments behind them, `types` those of the results.
+  void start(const char* name, const char* coalesced, ir::ArgumentList given, ir::ArgumentList options,
+             const std::vector<ir::TypePtr>& types);
   /// Waits for what the next unit that is not waited for gives for its symbol `k`.
   ir::ValueId wait(std::size_t k);
   /// That unit is no longer under way.
@@ -85,9 +80,6 @@ class CollectiveRewriter {
   std::int64_t in_flight_ = 0;  ///< bytes of the units that are under way
 
  private:
-  void add_start(const char* name, ir::Argument given, ir::ArgumentList options, ir::Argument result,
-                 const ir::Argument& bucket);
-
   FindOperator find_operator_;
   std::vector<std::vector<ir::ValueId>> started_;  ///< by unit
 };

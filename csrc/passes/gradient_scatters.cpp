@@ -106,8 +106,9 @@ class ScatterRewriter : CollectiveRewriter {
       given.emplace_back(padded_gradient(i));
       types.push_back(scattered_type(i));
     }
-    start({operators::kReduceScatter, operators::kReduceScatterCoalesced}, std::move(given),
-          {"sum", first.arguments[kGroupSize], first.arguments[kGroup]}, types, first.arguments[kBucket]);
+    start(operators::kReduceScatter, operators::kReduceScatterCoalesced, std::move(given),
+          {"sum", first.arguments[kGroupSize], first.arguments[kGroup]}, types);
+    if (const auto* bucket = first.arguments[kBucket].get<std::string>()) result_.symbols.back().comment = *bucket;
   }
 
   [[nodiscard]] ir::TypePtr scattered_type(std::uint32_t i) const {

@@ -82,14 +82,9 @@ class GatherRewriter : CollectiveRewriter {
       shards.emplace_back(padded_shard(i));
       types.push_back(gathered_type(i));
     }
-    const Starts starts{operators::kAllGather, is_by_gloo(unit) ? nullptr : operators::kAllGatherCoalesced};
-    start(starts, std::move(shards), {arguments[kGroupSize], arguments[kGroup]}, types, arguments[kBucket]);
-  }
-
-  /// Tensors on CPUs, whose coalesced gathers crash in PyTorch's gloo where two of a group end together
-  /// (runtime/boxed_call.cpp says why).
-  [[nodiscard]] bool is_by_gloo(const CollectiveUnit& unit) const {
-    return type_of(unit.symbols.front()).device.type == ir::DeviceType::kCpu;
+    start(operators::kAllGather, operators::kAllGatherCoalesced, std::move(shards),
+          {arguments[kGroupSize], arguments[kGroup]}, types);
+    if (const auto* bucket = arguments[kBucket].get<std::string>()) result_.symbols.back().comment = *bucket;
   }
 
   /// The line that reads a parameter of the unit first.

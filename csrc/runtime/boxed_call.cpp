@@ -3,8 +3,10 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -19,9 +21,9 @@ struct Boxed {
 struct BoxedOperator : Boxed {
   c10::OperatorHandle op;
 };
-/// PyTorch's gloo keeps the name of the last collective that ended in a string that its threads write without a lock:
-/// two that end at one time free it twice. So the results of one that lie on the CPU are waited for at once.
-struct BoxedCollective : BoxedOperator {};
+struct BoxedCollective : BoxedOperator {
+  std::string group;
+};
 struct BoxedKernel : Boxed {
   Kernel kernel;
   std::shared_ptr<const void> state;
@@ -59,18 +61,32 @@ void store(const ResultRegisters& target, c10::IValue&& value, Frame& frame) {
   for (std::size_t i = 0; i < indices.size(); ++i) store(frame, indices[i], c10::IValue(elements[i]));
 }
 
-void wait_on_cpu(const c10::IValue& result) {
+void wait_for(const c10::IValue& result) {
   static const auto kWait = c10::Dispatcher::singleton()
                                 .findSchemaOrThrow("_c10d_functional::wait_tensor", "")
                                 .typed<at::Tensor(const at::Tensor&)>();
-  if (result.isTensor() && result.toTensor().is_cpu()) static_cast<void>(kWait.call(result.toTensor()));
+  if (result.isTensor()) static_cast<void>(kWait.call(result.toTensor()));
   if (!result.isTensorList()) return;
-  for (const at::Tensor& tensor : result.toTensorVector()) wait_on_cpu(tensor);
+  for (const at::Tensor& tensor : result.toTensorVector()) wait_for(tensor);
 }
 
-bool is_collective(const c10::OperatorHandle& op) {
-  const std::string& name = op.operator_name().name;
-  return name.starts_with("_c10d_functional::") && !name.ends_with("::wait_tensor");
+/// PyTorch's gloo keeps the name of the last collective that ended in a string that its threads write without a lock:
+/// two that end at one time free it twice. So only one is under way.
+void wait_for_gloo(const std::string& group, const std::vector<c10::IValue>& results) {
+  const at::Tensor any =
+      results.front().isTensor() ? results.front().toTensor() : results.front().toTensorVector().at(0);
+  const auto backend = c10d::resolve_process_group(group)->getBackend(any.device().type());
+  if (backend->getBackendName() == "gloo") std::ranges::for_each(results, &wait_for);
+}
+
+/// The group by which processes talk in a call; none where it does not start a collective.
+std::optional<std::string> group_of(const c10::OperatorHandle& op, const std::vector<ResolvedOperand>& operands) {
+  const c10::FunctionSchema& schema = op.schema();
+  const std::optional<int> position = schema.argumentIndexWithName("group_name");
+  if (!position || !schema.name().starts_with("_c10d_functional::")) return std::nullopt;
+  const auto* group = std::get_if<c10::IValue>(&operands[*position].content);
+  if (group == nullptr || !group->isString()) return std::nullopt;
+  return group->toStringRef();
 }
 
 template <typename State>
@@ -80,7 +96,7 @@ void run(const void* pointer, Frame& frame) {
   for (const ResolvedOperand& operand : call.operands) stack.push_back(load(operand, frame));
   if constexpr (std::is_base_of_v<BoxedOperator, State>) {
     call.op.callBoxed(stack);
-    if constexpr (std::is_same_v<State, BoxedCollective>) std::ranges::for_each(stack, &wait_on_cpu);
+    if constexpr (std::is_same_v<State, BoxedCollective>) wait_for_gloo(call.group, stack);
   } else {
     call.kernel(call.state.get(), stack);
   }
@@ -119,10 +135,11 @@ void unmark_number(const c10::FunctionSchema& schema, std::vector<ResolvedOperan
 BoundFunction bind_boxed(const ProgramCall& call, std::vector<ResolvedOperand> operands,
                          std::vector<ResultRegisters> results) {
   if (call.op) unmark_number(call.op->schema(), operands);
+  std::optional<std::string> group = call.op ? group_of(*call.op, operands) : std::nullopt;
   Boxed boxed{std::move(operands), std::move(results)};
-  if (call.op && is_collective(*call.op)) {
+  if (group) {
     return {&run<BoxedCollective>,
-            std::make_shared<const BoxedCollective>(BoxedCollective{{std::move(boxed), *call.op}})};
+            std::make_shared<const BoxedCollective>(BoxedCollective{{std::move(boxed), *call.op}, *std::move(group)})};
   }
   if (call.op) {
     return {&run<BoxedOperator>, std::make_shared<const BoxedOperator>(BoxedOperator{std::move(boxed), *call.op})};
