@@ -17,9 +17,9 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
     `min` or above `max` raises ValueError. See docs/dynamic-shapes.md.
 
     Raises:
-        TypeError: it is no tensor, or `dim` no number.
+        TypeError: it is no tensor, or `dim`, `min` or `max` no int.
         IndexError: the tensor has no such dimension.
-        ValueError: `min` is larger than `max`.
+        ValueError: `min` is larger than `max`, or one of them negative.
 
     Example:
         >>> import torch, thunder
@@ -29,6 +29,12 @@ def mark_dynamic(tensor: torch.Tensor, dim: int, *, min: int | None = None, max:
         >>> f(x).shape, f(torch.ones(9, 5)).shape, thunder.cache_misses(f)
         (torch.Size([4, 5]), torch.Size([9, 5]), 1)
     """
+    for name, bound in (("min", min), ("max", max)):
+        if bound is None:
+            continue
+        _require_int(f"thunder.mark_dynamic: {name}", bound)
+        if bound < 0:
+            raise ValueError(f"thunder.mark_dynamic: {name}: expected a size, got {bound}")
     if min is not None and max is not None and min > max:
         raise ValueError(f"thunder.mark_dynamic: expected min <= max, got {min} and {max}")
     dimension = _dimension("mark_dynamic", tensor, dim)
@@ -43,7 +49,7 @@ def mark_static(tensor: torch.Tensor, dim: int) -> None:
         dim: from `-tensor.ndim` to `tensor.ndim - 1`.
 
     Raises:
-        TypeError: it is no tensor, or `dim` no number.
+        TypeError: it is no tensor, or `dim` no int.
         IndexError: the tensor has no such dimension.
 
     Example:
@@ -62,12 +68,16 @@ def mark_static(tensor: torch.Tensor, dim: int) -> None:
 def _dimension(function: str, tensor: torch.Tensor, dim: int) -> int:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"thunder.{function}: expected a tensor, got {tensor!r}")
-    if not isinstance(dim, int):
-        raise TypeError(f"thunder.{function}: dim: expected a number, got {dim!r}")
+    _require_int(f"thunder.{function}: dim", dim)
     rank: int = tensor.dim()
     if not -rank <= dim < rank:
         raise IndexError(f"thunder.{function}: expected a dimension of a tensor of {rank}, got {dim}")
     return dim % rank
+
+
+def _require_int(where: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{where}: expected an int, got {value!r}")
 
 
 def _marks(tensor: torch.Tensor) -> dict[int, tuple[int | None, int | None] | None]:

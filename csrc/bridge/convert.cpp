@@ -149,6 +149,8 @@ ir::Argument wrapped_number(const at::Tensor& tensor) {
       return *static_cast<const std::complex<double>*>(data);
     case at::kDouble:
       return *static_cast<const double*>(data);
+    case at::kUInt64:
+      throw UserError(ErrorKind::kNotImplemented, "integers of 2**63 and more beside tensors are not supported");
     default:
       throw InternalError("bridge", "a wrapped number of an unexpected dtype");
   }

@@ -1,3 +1,5 @@
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <exception>
 #include <memory>
@@ -52,7 +54,7 @@ std::shared_ptr<const Specialization> make_compiled(ProgramCapture& capture, con
     compile_computation(*trace, others, options, *specialization);
   } catch (const std::exception&) {
     if (!capture.sizes().has_symbols()) throw;
-    capture.sizes().pin_all();
+    capture.sizes().pin_most();
     ProgramSizes::ask_for_another_attempt();
     return nullptr;
   }
@@ -166,6 +168,8 @@ bool is_tracing() { return tracer::TraceSession::current().is_capturing; }
 TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& arguments,
                         std::span<const std::shared_ptr<const Specialization>> others, const compile::Options& options,
                         const TraceOptions& how) {
+  // A profiler would read the data of tensors of the trace.
+  const at::RecordFunctionGuard unprofiled(/*is_enabled=*/false);
   try {
     ProgramCapture::Known known;
     const bool may_have_symbols = can_have_symbols(options, traced.module) && how.sizes != nullptr;

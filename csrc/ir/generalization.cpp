@@ -201,6 +201,11 @@ std::optional<Dim> SizeFit::derive(const Numbers& numbers) const {
   for (std::size_t i = 0; i < expressions_.size(); ++i) {
     if (auto found = as_multiple(numbers, values[i], expressions_[i])) return found;
   }
+  for (std::size_t i = 0; i < expressions_.size(); ++i) {
+    for (const Dim& half : {floor_divide(expressions_[i], 2), floor_divide(expressions_[i] + Dim(1), 2)}) {
+      if (auto found = as_multiple(numbers, evaluate_all(half), half)) return found;
+    }
+  }
   const auto all = [&](const auto& is_equal) {
     for (std::size_t k = 0; k < numbers.size(); ++k) {
       if (!is_equal(k)) return false;

@@ -35,8 +35,9 @@ class SizeFit {
   /// Adds the sizes and arguments of a trace. Gives the expressions among them that samples do not tell from earlier
   /// ones, with these.
   std::vector<std::pair<Dim, Dim>> add_all(const Trace& trace);
-  /// `numbers`: one for each sample. The expression is one that was added, a multiple of one plus a number, or a sum, a
-  /// difference, a product or an exact quotient of two; nullopt: it is none of these.
+  /// `numbers`: one for each sample. The expression is one that was added, a multiple of one, or of the half of one
+  /// (rounded down or up), plus a number, or a sum, a difference, a product or an exact quotient of two; nullopt: it is
+  /// none of these.
   [[nodiscard]] std::optional<Dim> find(const std::vector<std::int64_t>& numbers);
 
  private:

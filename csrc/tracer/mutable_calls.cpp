@@ -222,6 +222,17 @@ bool is_uninitialized(const ir::Trace& trace, const at::Tensor& tensor) {
   return maker != symbols.end() && operators::has_fact(*maker->op, Fact::kIsUninitialized);
 }
 
+/// Refuses a call that writes to something empty beside what it computes with: its kernel gives that a size, as the
+/// observers of quantized channels do with their first extremes.
+void require_sized_targets(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
+  const auto& parameters = op.schema().arguments();
+  const bool has_elements = arguments[0].isTensor() && arguments[0].toTensor().numel() != 0;
+  for (std::size_t i = 1; has_elements && i < parameters.size(); ++i) {
+    if (!is_written_to(parameters[i]) || parameters[i].kwarg_only() || !arguments[i].isTensor()) continue;
+    if (arguments[i].toTensor().numel() == 0) refuse(op, "an empty `" + parameters[i].name() + "` is given a size");
+  }
+}
+
 /// Random fills of fresh memory stay in place: the order of the numbers follows the memory's layout.
 bool call_random_fill(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
@@ -299,6 +310,7 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
     }
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");
   }
+  require_sized_targets(op, arguments);
   const MutableCall call(recorder, op, arguments, level);
   if (!std::ranges::all_of(call.targets, is_trace_tensor)) refuse(op, "a number is given as out=");
   if (is_functional_form(*functional)) call.require_copies_to_do();

@@ -1,5 +1,6 @@
 // Elementwise operations, reductions, losses, and what changes or makes shapes.
 #include <ATen/ExpandUtils.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
@@ -203,6 +204,19 @@ Result like_filled(Given arguments) {
   return at::empty(self.sizes(), self.options());
 }
 
+/// (self, dim, index, source, …): the meta kernel reads the first row of the source, also where it has none.
+Result with_no_rows_added(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& source = arguments[3].toTensor();
+  const at::Tensor& index = arguments[2].toTensor();
+  if (index.numel() != 0 || index.dim() != 1 || index.scalar_type() != at::kLong) return std::nullopt;
+  if (source.dim() != self.dim() || self.dim() == 0) return std::nullopt;
+  std::vector<std::int64_t> sizes = self.sizes().vec();
+  sizes[at::maybe_wrap_dim(arguments[1].toInt(), self.dim())] = 0;
+  if (source.sizes() != sizes || source.scalar_type() != self.scalar_type()) return std::nullopt;
+  return at::empty(self.sizes(), self.options());
+}
+
 /// Gradients of what was selected or sliced: (cotangent, sizes, …).
 Result of_given_sizes(Given arguments) {
   if (!arguments[1].isIntList()) return std::nullopt;
@@ -218,9 +232,10 @@ Result like_cotangent(Given arguments) {
   return at::empty_strided(compared.sizes(), compared.strides(), input.options());
 }
 
-/// Whether a loss of this input and target is one that the rules know.
+/// Whether a loss of this input and target is one that the rules know. The meta kernels of empty ones divide by zero.
 bool are_alike(const at::Tensor& input, const at::Tensor& target) {
-  return is_float_or_double(input) && input.sizes() == target.sizes() && input.is_contiguous() &&
+  const bool is_empty = input.is_floating_point() && input.numel() == 0;
+  return (is_float_or_double(input) || is_empty) && input.sizes() == target.sizes() && input.is_contiguous() &&
          target.is_contiguous() && input.scalar_type() == target.scalar_type() && input.device() == target.device();
 }
 
@@ -278,7 +293,9 @@ constexpr ResultRule kElementRules[] = {
     {"aten::hardtanh_backward", &like_cotangent},
     {"aten::huber_loss", &loss<2>},
     {"aten::huber_loss_backward", &like_input_of_loss},
+    {"aten::index_add", &with_no_rows_added},
     {"aten::index_put", &like_elements},
+    {"aten::index_reduce", &with_no_rows_added},
     {"aten::logsumexp", &logsumexp},
     {"aten::masked_fill", &like_filled},
     {"aten::mean", &mean},

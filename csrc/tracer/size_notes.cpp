@@ -241,15 +241,37 @@ void note_unfold(Call& call) {
   call.note(ir::floor_divide(*size - window[0], *step) + ir::Dim(1));
 }
 
-/// Half of the frequencies of real numbers.
-void note_half_spectrum(Call& call) {
-  const std::string_view lists = call.find("s") != nullptr ? "s" : "n";
-  ir::Dims lengths = call.sizes(lists);
+/// The length that a spectrum is asked for, and the size of what it is made of, in the last of its dimensions.
+std::pair<std::optional<ir::Dim>, std::optional<ir::Dim>> last_lengths(const Call& call) {
+  const ir::Dims lengths = call.sizes(call.find("s") != nullptr ? "s" : "n");
   const ir::Dims dims = call.sizes("dim");
   const std::int64_t last = dims.empty() || !dims.back().is_concrete() ? -1 : dims.back().hint;
-  const auto size = call.size("self", last);
-  if (lengths.empty() && size) lengths = {*size};
-  if (!lengths.empty()) call.note(ir::floor_divide(lengths.back(), 2) + ir::Dim(1));
+  return {lengths.empty() ? std::nullopt : std::optional(lengths.back()), call.size("self", last)};
+}
+
+/// Half of the frequencies of real numbers.
+void note_half_spectrum(Call& call) {
+  const auto [given, size] = last_lengths(call);
+  if (const auto length = given ? given : size) call.note(ir::floor_divide(*length, 2) + ir::Dim(1));
+}
+
+/// Real numbers from half of their frequencies. The derivative of three and more doubles what lies between the ends.
+void note_real_numbers(Call& call) {
+  auto [length, size] = last_lengths(call);
+  if (!length && size) length = (*size - ir::Dim(1)) * ir::Dim(2);
+  if (length) static_cast<void>(call.decide(ir::Dim(2), SizeComparison::kLess, *length));
+}
+
+void note_strides(Call& call) {
+  const auto self = call.shape("self");
+  const ir::Dims sizes = call.sizes("size");
+  const ir::Dims strides = call.sizes("stride");
+  if (!self || sizes.size() != strides.size()) return;
+  ir::Dim last = call.number("storage_offset", 0);
+  for (std::size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - ir::Dim(1)) * strides[i];
+  ir::Dim count = 1;
+  for (const ir::Dim& size : *self) count *= size;
+  call.require(last, SizeComparison::kLess, count);
 }
 
 void note_short_time_spectrum(Call& call) {
@@ -260,7 +282,11 @@ void note_short_time_spectrum(Call& call) {
   const IValue* center = call.find("center");
   const bool is_centered = center != nullptr && center->isBool() && center->toBool();
   const ir::Dim length = is_centered ? *size + ir::Dim(2 * (*window / 2)) : *size;
-  if (step >= 1) call.note(ir::floor_divide(length - ir::Dim(*window), step) + ir::Dim(1));
+  call.require(ir::Dim(*window), SizeComparison::kLessOrEqual, length);
+  if (step < 1) return;
+  const ir::Dim frames = ir::floor_divide(length - ir::Dim(*window), step) + ir::Dim(1);
+  call.note(frames);
+  static_cast<void>(call.decide(ir::Dim(1), SizeComparison::kLess, frames));
 }
 
 /// A size times a float that is a multiple of `2**-10`, rounded down; floats hold the product as it is.
@@ -305,11 +331,15 @@ void note_channel_shuffle(Call& call) {
 /// Padding that repeats elements takes no more than there are.
 void note_padding(Call& call) {
   const IValue* mode = call.find("mode");
-  if (mode != nullptr && mode->isString() && mode->toStringRef() == "constant") return;
+  const bool repeats = mode == nullptr || !mode->isString() || mode->toStringRef() != "constant";
   const ir::Dims padding = call.sizes(call.find("pad") != nullptr ? "pad" : "padding");
-  for (std::size_t i = 0; i < padding.size(); ++i) {
+  for (std::size_t i = 0; i + 1 < padding.size(); i += 2) {
     const auto size = call.size("self", -1 - static_cast<std::int64_t>(i / 2));
-    if (size) call.require(padding[i], SizeComparison::kLess, *size);
+    if (!size) continue;
+    call.note(*size + padding[i] + padding[i + 1]);
+    if (!repeats) continue;
+    call.require(padding[i], SizeComparison::kLess, *size);
+    call.require(padding[i + 1], SizeComparison::kLess, *size);
   }
 }
 
@@ -406,6 +436,7 @@ constexpr Row kRows[] = {
     {"aten::_reshape_alias", &note_view},
     {"aten::_unsafe_view", &note_view},
     {"aten::_lu_with_info", &note_matrix},
+    {"aten::as_strided", &note_strides},
     {"aten::block_diag", &note_sums},
     {"aten::cat", &note_sums},
     {"aten::cdist", &note_distances},
@@ -420,12 +451,18 @@ constexpr Row kRows[] = {
     {"aten::concatenate", &note_sums},
     {"aten::dsplit", &note_dsplit},
     {"aten::dstack", &note_sums},
-    {"aten::fft_rfft", &note_half_spectrum},
-    {"aten::fft_rfft2", &note_half_spectrum},
-    {"aten::fft_rfftn", &note_half_spectrum},
+    {"aten::fft_hfft", &note_real_numbers},
+    {"aten::fft_hfft2", &note_real_numbers},
+    {"aten::fft_hfftn", &note_real_numbers},
     {"aten::fft_ihfft", &note_half_spectrum},
     {"aten::fft_ihfft2", &note_half_spectrum},
     {"aten::fft_ihfftn", &note_half_spectrum},
+    {"aten::fft_irfft", &note_real_numbers},
+    {"aten::fft_irfft2", &note_real_numbers},
+    {"aten::fft_irfftn", &note_real_numbers},
+    {"aten::fft_rfft", &note_half_spectrum},
+    {"aten::fft_rfft2", &note_half_spectrum},
+    {"aten::fft_rfftn", &note_half_spectrum},
     {"aten::gather", &note_indices},
     {"aten::geqrf", &note_matrix},
     {"aten::hsplit", &note_hsplit},

@@ -20,6 +20,7 @@ class SizeReads {
   virtual void note_read(const c10::TensorImpl& tensor) = 0;
   /// The sizes of a tensor of the program, for code that can go on with expressions.
   virtual c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) = 0;
+  virtual c10::SymIntArrayRef sym_strides(const c10::TensorImpl& tensor) = 0;
   virtual c10::SymInt sym_numel(const c10::TensorImpl& tensor) = 0;
   /// A tensor of the program is copied to another one that stands for the same value.
   virtual void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) = 0;

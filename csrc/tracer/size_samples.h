@@ -14,6 +14,7 @@ struct SizeSymbol {
   std::int64_t traced = 0;
   std::int64_t least = 2;
   std::int64_t most = 0;  ///< zero: there is no bound
+  bool is_first = false;  ///< the first size of a tensor: most often how many examples there are
 };
 
 /// Sizes at which a program is recorded beside those that it is traced with.

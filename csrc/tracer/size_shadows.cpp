@@ -168,6 +168,13 @@ void SizeShadows::pin_all() {
   for (std::uint32_t i = 0; i < symbols_.size(); ++i) pin(i);
 }
 
+void SizeShadows::pin_most() {
+  for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
+    if (!symbols_[i].is_first) pin(i);
+  }
+  if (pinned_.empty()) pin_all();
+}
+
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
   if (shadow.only) pin(*shadow.only);
@@ -469,7 +476,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   } catch (const std::exception&) {
     if (forget_python_error != nullptr) forget_python_error();
   }
-  pin_all();
+  pin_most();
   return std::nullopt;
 }
 

@@ -87,6 +87,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   void note_contiguity(const c10::TensorImpl& tensor, at::MemoryFormat format) override;
   void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) override;
   c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) override;
+  c10::SymIntArrayRef sym_strides(const c10::TensorImpl& tensor) override;
   c10::SymInt sym_numel(const c10::TensorImpl& tensor) override;
 
   /// The program went on as it does only where the condition holds.
@@ -103,6 +104,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
                                                          std::span<const c10::IValue> arguments);
   /// The rest of the program is for one size.
   void pin_all();
+  /// What cannot be done for all sizes may be possible for all first ones, which few numbers of a program depend on:
+  /// pins the others, or all where only first ones are left.
+  void pin_most();
 
   /// By number.
   [[nodiscard]] const std::set<std::uint32_t>& pinned() const { return pinned_; }
@@ -146,6 +150,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Makes what decides whether a tensor is contiguous a condition; false: nobody knows.
   bool decide_contiguity(const c10::TensorImpl& tensor);
   [[nodiscard]] c10::SymInt as_size(const ir::Dim& dim) const;
+  void give(const ir::Dims& dims, std::vector<c10::SymInt>& given) const;
   void require_sizes_of_two(const at::Tensor& tensor);
   void lose(Shadow& shadow);
   /// An operation did something else in these: bounds of symbols exclude them, or that sizes of its operands are
@@ -179,7 +184,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::vector<Assumed> assumed_;
   std::vector<ir::Dim> expressions_;  ///< that the program computed
   std::unique_ptr<ir::SizeFit> fit_;
-  std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> sizes_;  ///< that were given to the program
+  /// What the program was given of sizes and of strides.
+  std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> sizes_;
+  std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> strides_;
   bool wants_samples_ = false;
   int depth_ = 0;
 };

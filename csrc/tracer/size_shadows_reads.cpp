@@ -105,22 +105,32 @@ c10::SymInt SizeShadows::symbol(std::uint32_t index) const {
   return as_size(ir::Dim::symbol(index, symbols_[index].traced));
 }
 
+/// Brings what the program was `given` up to `dims`, and leaves it where it is that: the program may hold on to it.
+void SizeShadows::give(const ir::Dims& dims, std::vector<c10::SymInt>& given) const {
+  const auto is_given = [](const c10::SymInt& size, const ir::Dim& dim) {
+    const SizeNode* node = size_node_of(size);
+    return node != nullptr ? node->dim() == dim : !size.is_heap_allocated() && ir::Dim(size.as_int_unchecked()) == dim;
+  };
+  if (std::ranges::equal(given, dims, is_given)) return;
+  given.clear();
+  for (const ir::Dim& dim : dims) given.push_back(as_size(dim));
+}
+
 c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
   const std::optional<ir::Dims> dims = dims_of(tensor);
   const Inside inside(*this);
   if (!dims) return tensor.sym_sizes();
-  std::vector<c10::SymInt>& sizes = sizes_[&tensor];
-  const auto is_given = [&](std::size_t i) {
-    const SizeNode* node = size_node_of(sizes[i]);
-    return node != nullptr ? node->dim() == (*dims)[i]
-                           : !sizes[i].is_heap_allocated() && ir::Dim(sizes[i].as_int_unchecked()) == (*dims)[i];
-  };
-  bool is_same = sizes.size() == dims->size();
-  for (std::size_t i = 0; is_same && i < dims->size(); ++i) is_same = is_given(i);
-  if (is_same) return sizes;
-  sizes.clear();
-  for (const ir::Dim& dim : *dims) sizes.push_back(as_size(dim));
-  return sizes;
+  give(*dims, sizes_[&tensor]);
+  return sizes_[&tensor];
+}
+
+c10::SymIntArrayRef SizeShadows::sym_strides(const c10::TensorImpl& tensor) {
+  const std::optional<ir::Dims> strides = tells_sizes() && dims_of(tensor) ? strides_of(tensor) : std::nullopt;
+  if (!strides) note_read(tensor);
+  const Inside inside(*this);
+  if (!strides) return tensor.sym_strides();
+  give(*strides, strides_[&tensor]);
+  return strides_[&tensor];
 }
 
 c10::SymInt SizeShadows::sym_numel(const c10::TensorImpl& tensor) {

@@ -165,8 +165,8 @@ c10::SymIntArrayRef TraceTensorImpl::sym_sizes_custom() const {
   return reads != nullptr && reads->is_outside() ? reads->sym_sizes(*this) : sym_sizes_default();
 }
 c10::SymIntArrayRef TraceTensorImpl::sym_strides_custom() const {
-  note_read();
-  return sym_strides_default();
+  SizeReads* const reads = TraceSession::current().size_reads;
+  return reads != nullptr && reads->is_outside() ? reads->sym_strides(*this) : sym_strides_default();
 }
 c10::SymInt TraceTensorImpl::sym_numel_custom() const {
   SizeReads* const reads = TraceSession::current().size_reads;

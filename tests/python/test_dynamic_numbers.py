@@ -221,6 +221,87 @@ def test_items_of_a_list_may_change() -> None:
     assert specializations(compiled) == 2
 
 
+def require_same(compiled: Any, function: Callable[..., Any], x: Tensor, shape: tuple[int, ...]) -> None:
+    got, expected = compiled(x, shape), function(x, shape)
+    if not isinstance(expected, tuple):
+        torch.testing.assert_close(got, expected)
+        return
+    torch.testing.assert_close(got[0], expected[0])
+    assert got[1:] == expected[1:]
+    assert [type(each) for each in got] == [type(each) for each in expected]
+
+
+OF_TUPLES: dict[str, tuple[Callable[[Tensor, tuple[int, ...]], Any], int]] = {
+    "expand": (lambda x, shape: x.expand(shape[1], 8) * 2, 2),
+    "whole": (lambda x, shape: x.sum() * torch.ones(shape) + torch.zeros(*shape), 2),
+    "interpolate": (lambda x, shape: F.interpolate(x.expand(1, 1, 8, 8), size=shape, mode="bilinear"), 2),
+    "slices": (lambda x, shape: TABLE[: shape[0]].sum(0) * x / shape[1] + len(shape), 2),
+    "unpacked": (lambda x, shape: [x * n for n in shape], 2),
+    "returned": (lambda x, shape: (x * 2, shape, max(shape), (*shape, 3)), 3),
+    "padded": (lambda x, shape: F.pad(x, shape), 2),
+    "compared": (lambda x, shape: x * 2 if shape == (5, 7) else x * 3, 5),
+    "key": (lambda x, shape: x * {(5, 7): 4.0}.get(shape, 3.0), 5),
+    "text": (lambda x, shape: (x * 2, f"{shape}"), 5),
+    "identity": (lambda x, shape: x * (2 if shape is shape else 3), 2),
+}
+
+
+@pytest.mark.parametrize("name", OF_TUPLES)
+@pytest.mark.parametrize("kind", [tuple, torch.Size])
+def test_ints_of_a_tuple_may_change(kind: type, name: str) -> None:
+    function, expected = OF_TUPLES[name]
+    compiled = thunder.jit(function)
+    for shape in ((4, 6), (5, 7), (9, 12), (33, 40), (4, 6), (5, 7)):
+        require_same(compiled, function, torch.randn(8), kind(shape))
+    assert specializations(compiled) <= expected, thunder.explain_shapes(compiled)
+    for other in ((1, 6), (3, 1), (6, 6), (2, 2)):
+        require_same(compiled, function, torch.randn(8), kind(other))
+
+
+def test_a_tuple_of_another_length_or_kind_is_another_program() -> None:
+    compiled = thunder.jit(lambda x, shape: x * sum(shape))
+    for shape in ((4, 6), (5, 7), (9, 12), (5, 7, 8), [9, 3], (2.5, 3), (True, 4), torch.Size((5, 6))):
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, shape), x * sum(shape))
+
+
+def test_a_tuple_of_a_module_may_change() -> None:
+    class Resize(nn.Module):
+        size = (4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.interpolate(x, self.size) * self.size[0]
+
+    model = Resize()
+    compiled = thunder.jit(model)
+    for n in (4, 6, 9, 12, 4):
+        model.size = (n, n + 1)
+        x = torch.randn(1, 2, 8, 8)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_ints_change_beside_sizes_that_are_all_symbols(dynamic: bool | None) -> None:
+    compiled = thunder.jit(lambda x, n: x[:n] * 2, dynamic=dynamic)
+    for n in (6, 9, 12, 15, 21, 7):
+        x = torch.randn(64, 3)
+        torch.testing.assert_close(compiled(x, n), x[:n] * 2)
+    assert specializations(compiled) == 2
+
+
+def test_a_size_that_a_derivative_needs_leaves_the_batch_alone() -> None:
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(x, y, label_smoothing=0.1)
+
+    compiled = thunder.jit(loss, dynamic=True)
+    for n in (16, 27, 20, 150):
+        x, y = torch.randn(n, 11, requires_grad=True), torch.randint(0, 11, (n,))
+        got, expected = (torch.autograd.grad(f(x, y), x)[0] for f in (compiled, loss))
+        torch.testing.assert_close(got, expected)
+    assert specializations(compiled) == 1
+
+
 def test_a_variable_of_the_surroundings_may_change() -> None:
     n = 2
 

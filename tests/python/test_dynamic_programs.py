@@ -94,6 +94,10 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "deviation_and_mean": (lambda x: sum(torch.std_mean(x, 0), x.var()), 2),
     "repeated_list": (lambda x: torch.stack([x.sum(0)] * 3) * x[:1], 2),
     "several_parts": (lambda x: torch.cat([x, x[:5], x[2:]]) * 2, 2),
+    "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
+    "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
+    "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),
+    "tensor_of_sizes": (lambda x: x * torch.tensor([[len(x), 2.5]]).sum() + x.new_tensor([len(x), 3]).sum(), 2),
 }
 
 
@@ -138,6 +142,7 @@ OF_BATCHES: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
     "gated": (_gated, 2),
     "causal": (_causal, 2),
     "trimmed": (_trimmed, 2),
+    "inverse_spectrum": (lambda x: torch.fft.irfft(x, n=x.shape[1], dim=1), 2),
     "spectrum": (lambda x: torch.fft.rfft(x, dim=1).abs().sum(1), 2),
     "enlarged": (lambda x: F.interpolate(x.transpose(1, 2), scale_factor=1.5, mode="linear"), 2),
     "reduced": (lambda x: F.interpolate(x.transpose(1, 2), scale_factor=0.5), 2),

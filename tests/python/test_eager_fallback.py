@@ -747,3 +747,20 @@ def test_dispatch_mode_inside_sees_operations_at_each_call() -> None:
     assert seen == ["aten.sin.default"] * 3
     with pytest.raises(NotImplementedError, match="_push_on_torch_dispatch_stack"):
         thunder.jit(program, fullgraph=True)(X)
+
+
+@FALLBACK
+def test_statistics_that_get_their_sizes_from_a_call_are_left_to_eager() -> None:
+    def step(x: torch.Tensor, count: torch.Tensor, *statistics: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        on = torch.ones(1, dtype=torch.long)
+        return torch.fused_moving_avg_obs_fake_quant(x, on, on, *statistics, 0.1, -128, 127, 0, True, True)
+
+    x = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
+    seen = []
+    for f in (step, thunder.jit(step)):
+        count, scale, zero = torch.zeros(()), torch.ones(1), torch.zeros(1, dtype=torch.int)
+        extremes = [torch.tensor([]), torch.tensor([])]
+        results = [f(each, count, *extremes, scale, zero) for each in (x, x * 2)]
+        seen.append([*results, count, *extremes, scale, zero])
+    torch.testing.assert_close(seen[1], seen[0])

@@ -10,6 +10,8 @@ import pytest
 import torch
 from beside_eager import assert_as_eager
 
+import thunder
+
 pytestmark = [
     pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),  # of PyTorch: masks of bytes, sequences that are no tuples
@@ -96,6 +98,28 @@ def test_index_is_as_in_eager(name: str, use: Callable[..., Any]) -> None:
     assert_as_eager(
         lambda x, i, m, value: use(x, INDICES[name](i, m), value), x, torch.tensor([0, 2]), mask, value, misses=None
     )
+
+
+NOTHING = torch.zeros(0, dtype=torch.int64)
+# Nothing is added or written, with gradients.
+EMPTY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "index_add": lambda x: x.index_add(0, NOTHING, x[:0]),
+    "index_add of columns": lambda x: x.index_add(1, NOTHING, x[:, :0]),
+    "index_copy": lambda x: x.index_copy(0, NOTHING, x[:0]),
+    "index_fill": lambda x: x.index_fill(0, NOTHING, 2.0),
+    "index_reduce": lambda x: x.index_reduce(0, NOTHING, x[:0].detach(), "amax"),
+    "scatter_add": lambda x: x.scatter_add(0, NOTHING.view(0, 1).expand(0, 3), x[:0]),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, NOTHING.view(0, 1).expand(0, 3), x[:0], "amax"),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_an_empty_index_is_compiled(name: str) -> None:
+    compiled = thunder.jit(lambda x: EMPTY[name](x) * 2, fullgraph=True)
+    x = torch.randn(4, 3, requires_grad=True)
+    torch.testing.assert_close(compiled(x), EMPTY[name](x) * 2)
+    compiled(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((4, 3), 2.0 * (EMPTY[name](torch.ones(4, 3)).sum() == 12)))
 
 
 # Arguments that PyTorch's kernels refuse, in programs that are fused.

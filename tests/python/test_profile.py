@@ -110,3 +110,14 @@ def test_the_longest_rows_are_printed_and_the_others_summed_up() -> None:
     assert len(printed) == 41
     assert printed[39].endswith("aten::op39  # model.py:39")
     assert printed[40].strip() == "177.0 us  3 more rows, which a loop over the profile gives"
+
+
+@pytest.mark.parametrize("option", ["record_shapes", "with_flops", "profile_memory"])
+def test_a_profiler_says_nothing_of_what_is_traced(option: str, capfd: pytest.CaptureFixture[str]) -> None:
+    compiled = thunder.jit(program)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **{option: True}) as recorded:
+        compiled(torch.randn(4, 8)).backward()
+        compiled(torch.randn(5, 8)).backward()
+    said = capfd.readouterr().err.splitlines()
+    assert [line for line in said if "ActivityProfiler" not in line] == []
+    assert names_of(recorded).count("aten::addmm") == 2

@@ -135,7 +135,10 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "marked": (lambda: thunder.mark_dynamic(3, 0), TypeError, "thunder.mark_dynamic: expected a tensor, got 3"),
     "marked static": (lambda: thunder.mark_static([], 0), TypeError, "thunder.mark_static: expected a tensor"),
     "dimension": (lambda: thunder.mark_dynamic(X, 5), IndexError, "expected a dimension of a tensor of 2, got 5"),
-    "name of a dimension": (lambda: thunder.mark_dynamic(X, "batch"), TypeError, "dim: expected a number, got 'batch'"),
+    "bound of a size": (lambda: thunder.mark_dynamic(X, 0, min=1.5), TypeError, "min: expected an int, got 1.5"),
+    "negative bound": (lambda: thunder.mark_dynamic(X, 0, max=-1), ValueError, "max: expected a size, got -1"),
+    "true dimension": (lambda: thunder.mark_dynamic(X, True), TypeError, "dim: expected an int, got True"),
+    "name of a dimension": (lambda: thunder.mark_dynamic(X, "batch"), TypeError, "dim: expected an int, got 'batch'"),
     "grad": (lambda: thunder.grad("f"), TypeError, "expected a function or a module, got 'f'"),
     "traces of a module": (
         lambda: thunder.last_traces(LINEAR),

@@ -27,7 +27,7 @@ class SpecializationCache {
  public:
   SpecializationCache(const Traced& traced, compile::Options options, CacheMode mode, TraceOptions how)
       : callable_(traced.callable), module_(traced.module), options_(std::move(options)), mode_(mode), how_(how) {
-    if (how.dynamic == DynamicSizes::kMarked && mode == CacheMode::kConstantValues) how_.sizes = &sizes_;
+    if (how.dynamic != DynamicSizes::kNone && mode == CacheMode::kConstantValues) how_.sizes = &sizes_;
   }
 
   /// A new reference, or null with an exception set.

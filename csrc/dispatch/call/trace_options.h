@@ -16,7 +16,7 @@ enum class SharpEdges : std::uint8_t {
 enum class DynamicSizes : std::uint8_t {
   kNone,    ///< all are numbers
   kMarked,  ///< those that `thunder.mark_dynamic` names, and those that were met with another value
-  kAll,     ///< those of the call's arguments, but for what `thunder.mark_static` names
+  kAll,     ///< those of the call's arguments, but for what `thunder.mark_static` names, and ints as above
 };
 
 class SizeHistory;

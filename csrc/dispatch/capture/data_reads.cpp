@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/select.h>
+#include <torch/csrc/Size.h>
 
 #include <algorithm>
 #include <optional>
@@ -186,6 +187,10 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
 }
 
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
+  if (type == &THPSizeType && (PyList_CheckExact(argument) || PyTuple_CheckExact(argument))) {
+    PyObject* made = make_shape(argument);
+    return made != nullptr || PyErr_Occurred() != nullptr ? std::optional(made) : std::nullopt;
+  }
   if (is_size_number(argument)) {
     if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
     if (type == &PyLong_Type) return Py_NewRef(argument);
@@ -219,9 +224,10 @@ bool any_operand(const NativeCall& call, bool (*predicate)(PyObject*)) {
   return (call.self != nullptr && predicate(call.self)) || any_argument(call, predicate);
 }
 
-/// `math.prod` of a list or tuple with sizes among its items. Null without an exception: it is something else.
+/// `math.prod` of a list or tuple with sizes among its items, or `numel` of such a shape. Null without an exception: it
+/// is something else.
 PyObject* product_of_sizes(PyObject* list) {
-  if (!PyTuple_Check(list) && !PyList_CheckExact(list)) return nullptr;
+  if (list == nullptr || (!PyTuple_Check(list) && !PyList_CheckExact(list))) return nullptr;
   PyObject* const* items = PySequence_Fast_ITEMS(list);
   const auto is_int = [](PyObject* item) { return is_size_number(item) || PyLong_CheckExact(item); };
   if (!std::all_of(items, items + Py_SIZE(list), is_int) ||
@@ -255,6 +261,10 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = is_size_number(argument)      ? compute_math_of_size(name_of(callable), argument)
                      : name_of(callable) == "prod" ? product_of_sizes(argument)
                                                    : nullptr;
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
+  if (total(call) == 0 && name_of(callable) == "numel") {
+    PyObject* made = product_of_sizes(call.self);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
   const bool is_torch = is_torch_function(callable, call);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "dispatch/capture/number_inputs.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -40,6 +41,7 @@ DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, 
       symbols.emplace_back();
       if (input.before[i] == -1 || pinned_.contains({input.sizes[i], input.before[i]})) continue;
       symbols.back() = symbol_for(input.sizes[i], input.before[i], Bounds());
+      symbols_[*symbols.back()].is_first |= i == 0 && !is_number_path(path);
     }
   }
   const auto names =
@@ -81,8 +83,10 @@ void DynamicArguments::add_tensor(PyObject* object) {
     const auto bounds = bounds_of(marks.get(), i);
     const bool is_within = bounds && size >= bounds->least && (bounds->most == 0 || size <= bounds->most);
     if (bounds && bounds->is_given && !is_within) refuse_size(i, size, *bounds);
-    if (is_within && !pinned_.contains({size, size}))
-      symbols[static_cast<std::size_t>(i)] = symbol_for(size, size, *bounds);
+    if (!is_within || pinned_.contains({size, size})) continue;
+    const std::uint32_t symbol = symbol_for(size, size, *bounds);
+    symbols_[symbol].is_first |= i == 0;
+    symbols[static_cast<std::size_t>(i)] = symbol;
   }
   by_tensor_.emplace(object, std::move(symbols));
 }

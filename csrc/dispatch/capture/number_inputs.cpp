@@ -42,7 +42,9 @@ bool is_looked_at(const ir::Trace& trace, ir::ValueId number, bool may_compare) 
   return false;
 }
 
-/// As above, where the number is no symbol.
+constexpr std::string_view kNumber = "number ";
+
+/// As `number_path`, where the number is no symbol.
 std::string value_path(const std::string& path) { return "value " + path; }
 
 /// From two on, as a history takes smaller ones for sizes that never change.
@@ -53,7 +55,8 @@ std::int64_t code_of(double number) {
 
 }  // namespace
 
-std::string number_path(const std::string& path) { return "number " + path; }
+std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
+bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 bool NumberInputs::has_changed(const std::string& path, std::int64_t code, const SizeHistory& history) {
   numbers_seen_[path] = {code};
@@ -77,6 +80,21 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
   const bool has_other =
       history != nullptr && may_be_held(number) && has_changed(value_path(path), code_of(value), *history);
   return has_other && history->is_pinned(key, 0) ? tensor_holding_int(value) : at::Tensor();
+}
+
+bool NumberInputs::are_symbols(PyObject* tuple, const std::string& path, const SizeHistory* history,
+                               const tracer::SizeShadows* shadows) {
+  bool some_are = false;
+  for (Py_ssize_t i = 0; history != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    int overflow = 0;
+    const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
+    if (!PyLong_CheckExact(item) || overflow != 0) return false;
+    const std::string key = number_path(path + "[" + std::to_string(i) + "]");
+    seen_[key] = {value};
+    some_are = some_are || (shadows != nullptr && may_be_symbol(item) && dynamic_.is_symbol(key, value));
+  }
+  return some_are;
 }
 
 PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std::string& path,

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "dispatch/call/size_history.h"
 #include "dispatch/capture/dynamic_arguments.h"
@@ -19,6 +20,7 @@ namespace thunder::dispatch {
 
 /// The name in a SizeHistory of a number that was found at `path`.
 [[nodiscard]] std::string number_path(const std::string& path);
+[[nodiscard]] bool is_number_path(std::string_view path);
 
 /// Numbers from outside that are inputs of a trace, as other calls have other ones: an int is a symbol, a float a
 /// number of the trace. So is an int that programs needed as a number where it was a symbol (`0.99**step`).
@@ -36,6 +38,9 @@ class NumberInputs {
   /// `shadows` is null where there are no symbols.
   [[nodiscard]] at::Tensor input_for(PyObject* number, const std::string& path, const SizeHistory* history,
                                      const tracer::SizeShadows* shadows);
+  /// Whether ints in a tuple that was found at `path` are symbols.
+  [[nodiscard]] bool are_symbols(PyObject* tuple, const std::string& path, const SizeHistory* history,
+                                 const tracer::SizeShadows* shadows);
   /// The object that the program sees for a number for which the tensor `real` stands (new reference), or null with an
   /// exception set.
   PyObject* note(PyObject* real, const at::Tensor& traced, const std::string& path, tracer::SizeShadows* shadows);

@@ -51,7 +51,7 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   }
   hooks_.note_input = [this](PyObject* real, const at::Tensor& /*traced*/, const std::string& path) {
     paths_[real] = path;
-    if (history_ == nullptr || is_parameter(real)) return;
+    if (history_ == nullptr || how_ == DynamicSizes::kAll || is_parameter(real)) return;
     const at::Tensor& tensor = unpack_tensor(real);
     if (tensor.layout() != at::kStrided) return;
     sizes_[path] = tensor.sizes().vec();
@@ -59,6 +59,9 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   };
   hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
     return number_inputs_.input_for(number, path, history_, shadows_.get());
+  };
+  hooks_.are_symbols = [this](PyObject* tuple, const std::string& path) {
+    return number_inputs_.are_symbols(tuple, path, history_, shadows_.get());
   };
   hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
     paths_[real] = path;
@@ -77,6 +80,10 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
 
 void ProgramSizes::pin_all() const {
   if (shadows_ != nullptr) shadows_->pin_all();
+}
+
+void ProgramSizes::pin_most() const {
+  if (shadows_ != nullptr) shadows_->pin_most();
 }
 
 bool ProgramSizes::settle(ir::Trace& trace, const OutputPlan& plan) {
@@ -103,7 +110,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
   // With more symbols, what is pinned and decided is found again.
   tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
   // A trace that fails with symbols may not fail without.
-  if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_all();
+  if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_most();
   if (shadows != nullptr) shadows->settle();
   // Numbers that are inputs are not to blame for what another attempt does about sizes.
   const bool is_explained =
@@ -159,7 +166,7 @@ void ProgramSizes::add_data_sizes(SizeHistory::Inputs& inputs) const {
 }
 
 void ProgramSizes::note_data_sizes() {
-  if (history_ == nullptr) return;
+  if (history_ == nullptr || how_ == DynamicSizes::kAll) return;
   const auto& observed = recorder_.data.data_sized();
   const std::vector<std::string> paths = data_size_paths(observed);
   for (std::size_t i = 0; i < paths.size(); ++i) {

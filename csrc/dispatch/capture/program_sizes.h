@@ -47,6 +47,8 @@ class ProgramSizes {
   /// Null where no size is a symbol.
   [[nodiscard]] tracer::SizeShadows* shadows() const { return shadows_.get(); }
   void pin_all() const;
+  /// As `SizeShadows::pin_most`.
+  void pin_most() const;
 
   /// Makes the recorded trace one for all sizes, if it is recorded at several. False: the program is to be traced again
   /// with other symbols, or other numbers among the inputs, and an exception is set.

@@ -7,6 +7,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/numbers/number_arguments.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/python/python_tensor.h"
 
 namespace thunder::dispatch {
@@ -14,7 +15,9 @@ namespace {
 
 /// Whether the data of nested sequences is not known while the program is traced.
 bool has_computed(PyObject* data) {
-  if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) return is_traced_tensor(data) || is_traced_number(data);
+  if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) {
+    return is_traced_tensor(data) || is_traced_number(data) || is_size_number(data);
+  }
   PyObject** elements = PySequence_Fast_ITEMS(data);
   return std::any_of(elements, elements + Py_SIZE(data), &has_computed);
 }

@@ -246,6 +246,10 @@ PyObject* TorchHooks::lift_number(PyObject* number, const std::string& path, std
   }
 }
 
+bool TorchHooks::numbers_change(PyObject* tuple, const std::string& path) {
+  return are_symbols && are_symbols(tuple, path);
+}
+
 void TorchHooks::need_number(PyObject* lifted) {
   const py::Ref number = py::Ref::steal(is_size_number(lifted) ? look_at_size(lifted) : look_at(lifted));
   if (!number) PyErr_Clear();

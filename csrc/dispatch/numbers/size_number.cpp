@@ -403,6 +403,26 @@ PyObject* present_sizes(PyObject* value) {
   return nullptr;
 }
 
+PyObject* make_shape(PyObject* sequence) {
+  const Py_ssize_t count = Py_SIZE(sequence);
+  PyObject* const* items = PySequence_Fast_ITEMS(sequence);
+  if (std::none_of(items, items + count, is_size_number)) return nullptr;
+  const py::Ref numbers = py::Ref::steal(PyTuple_New(count));
+  for (Py_ssize_t i = 0; numbers && i < count; ++i) {
+    const auto size = size_of(items[i]);
+    PyObject* number = size ? PyLong_FromLongLong(size->dim.hint) : Py_NewRef(items[i]);
+    if (number == nullptr) return nullptr;
+    PyTuple_SET_ITEM(numbers.get(), i, number);
+  }
+  PyObject* shape = numbers ? PyObject_CallOneArg(reinterpret_cast<PyObject*>(&THPSizeType), numbers.get()) : nullptr;
+  for (Py_ssize_t i = 0; shape != nullptr && i < count; ++i) {
+    if (!is_size_number(items[i])) continue;
+    Py_DECREF(PyTuple_GET_ITEM(shape, i));
+    PyTuple_SET_ITEM(shape, i, Py_NewRef(items[i]));
+  }
+  return shape;
+}
+
 int init_size_number() {
   if (size_class.type != nullptr) return 0;
   size_class.type = make_size_type();

@@ -15,6 +15,10 @@ namespace thunder::dispatch {
 /// themselves and in a `torch.Size`, become numbers of this class.
 [[nodiscard]] PyObject* present_sizes(PyObject* value);
 
+/// `torch.Size(sequence)` of a list or tuple with such numbers among its items (new reference). Null with an exception,
+/// or without one: there are none.
+[[nodiscard]] PyObject* make_shape(PyObject* sequence);
+
 /// Makes the class, if that was not done yet: 0, or -1 with an exception. torch is imported.
 int init_size_number();
 

@@ -75,6 +75,7 @@ struct Node {
   bool deeply_read = false;
   bool needed = false;   ///< by a structure that is built at each call
   py::Ref trace_tensor;  ///< for a tensor that the program uses
+  py::Ref seen;          ///< for a tuple with numbers that change: the tuple that the program sees in its place
   std::string name;      ///< for a constant: how the program spelled it first
   std::deque<Read> reads;
   Node* instance_dict = nullptr;

@@ -55,6 +55,29 @@ void Reads::lift_number(const Node& owner, Read& read) {
   if (read.seen) read.expectation = Expectation::kNumber;
 }
 
+const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
+  PyObject* tuple = read.value.get();
+  if (!PyTuple_Check(tuple) || !state_.hooks.numbers_change(tuple, expression(owner, read))) return nullptr;
+  const py::Ref items = py::Ref::steal(PySequence_List(tuple));
+  py::Ref seen =
+      py::Ref::steal(items ? PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(tuple)), items.get()) : nullptr);
+  if (!seen) return nullptr;
+  read.expectation = Expectation::kObject;
+  read.part = &state_.provenance.add(tuple, &owner, read.accessor, read.key.get(), read.index);
+  const Read& added = add(owner, std::move(read));
+  record_length(*added.part, PyTuple_GET_SIZE(tuple));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const Read* number = record(*added.part, Accessor::kItem, nullptr, i, item, Audience::kProgram);
+    if (PyErr_Occurred() != nullptr) return nullptr;
+    if (number->expectation != Expectation::kNumber) continue;
+    PyTuple_SET_ITEM(seen.get(), i, Py_NewRef(number->seen.get()));
+    Py_DECREF(item);
+  }
+  added.part->seen = std::move(seen);
+  return &added;
+}
+
 const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,
                           Audience audience) {
   if (accessor != Accessor::kTypeAttribute) parts_.note(owner, value);
@@ -65,8 +88,10 @@ const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   }
   if (value != nullptr && state_.hooks.is_traced(value)) return nullptr;
   Read read = classify_read(owner, accessor, key, index, value);
-  const bool is_constant = read.expectation == Expectation::kEquality;
-  if (is_constant && audience == Audience::kProgram) lift_number(owner, read);
+  if (read.expectation == Expectation::kEquality && audience == Audience::kProgram) {
+    if (const Read* added = record_changing_tuple(owner, read)) return added;
+    lift_number(owner, read);
+  }
   const bool is_equality = read.expectation == Expectation::kEquality;
   if (is_equality && (PyTuple_Check(value) || is_nan(value))) given_.add(value);
   Read& added = add(owner, std::move(read));

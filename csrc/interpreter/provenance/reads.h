@@ -77,6 +77,9 @@ class Reads {
                                    py::Borrowed value);
   /// Has an input stand for a number, where other calls have another one. May set an exception.
   void lift_number(const Node& owner, Read& read);
+  /// Enters a tuple of constants as an object whose items are read one by one, if some are numbers that other calls
+  /// have others for. May set an exception.
+  const Read* record_changing_tuple(Node& owner, Read& read);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);

@@ -48,9 +48,11 @@ PyObject* TraceTensors::present(PyObject* value) {
 }
 
 PyObject* TraceTensors::present(PyObject* value, const Read* read) {
-  if (read == nullptr || read->expectation != Expectation::kNumber) return present(value);
+  const py::Ref none;
+  const py::Ref& seen = read == nullptr ? none : read->part != nullptr ? read->part->seen : read->seen;
+  if (!seen) return present(value);
   Py_DECREF(value);
-  return Py_NewRef(read->seen.get());
+  return Py_NewRef(seen.get());
 }
 
 bool TraceTensors::looks_into_operands(py::Borrowed object) const {
