@@ -209,7 +209,13 @@ class Trace:
         return BoundSymbols(self._view)
 
     def edit(self, step: str) -> TraceEdit:
-        """Return an object that collects changes; `step` is the new trace's last entry in the history."""
+        """Return an object that collects changes; `step` is the new trace's last entry in the history.
+
+        Raises:
+            TypeError: `step` is no string.
+        """
+        if not isinstance(step, str):
+            raise TypeError(f"thunder.Trace.edit: step: expected a name, got {shown(step)}")
         return TraceEdit(self, step)
 
     def __str__(self) -> str:
@@ -395,21 +401,34 @@ class TraceEdit:
 
         Raises:
             TypeError: they are no values of traces.
+            ValueError: `new` is `old`, or something that `old` is read in the place of.
         """
         for value in (old, new):
             self._require_value(value)
         self._native.substitute(old, new)
 
     def set_output(self, index: int, value: Value) -> None:
-        """Return another value as output `index`. Raises TypeError for what is no value of a trace."""
+        """Return another value as output `index`.
+
+        Raises:
+            TypeError: it is no value of a trace.
+            IndexError: there is no such output.
+        """
         self._require_value(value)
+        self._require_index(index, self._native.output_count(), "output")
         self._native.set_output(index, value)
 
     def set_input(self, index: int, like: Value | torch.Tensor) -> Value:
         """Take a value of the type of `like` (a tensor, or a value of any trace) as input `index`; return it.
 
         What read the input that was there needs a substitute.
+
+        Raises:
+            TypeError: `like` is neither.
+            IndexError: there is no such input.
         """
+        self._require_like(like)
+        self._require_index(index, self._native.input_count(), "input")
         value: Value = self._native.set_input(index, like)
         return value
 
@@ -427,14 +446,16 @@ class TraceEdit:
     def add_input(self, like: Value | torch.Tensor) -> Value:
         """Take a value of the type of `like` (a tensor, or a value of any trace) as the last input; return it.
 
-        What the prologue returns has to agree: see `add_tensor`.
+        What the prologue returns has to agree: see `add_tensor`. Raises TypeError where `like` is neither.
         """
+        self._require_like(like)
         value: Value = self._native.add_input(like)
         self._stored += [((), None)] * (len(self._trace.inputs) + 1 - len(self._stored))
         return value
 
     def remove_input(self, index: int) -> None:
         """Take an input away, which nothing may read. What the prologue returns has to agree: see `remove_output`."""
+        self._require_index(index, self._native.input_count(), "input")
         self._native.remove_input(index)
         self._removed_inputs.add(index)
 
@@ -444,11 +465,14 @@ class TraceEdit:
         In a prologue: the computation takes it at each call (`add_input`). Gradients go to it if it is a leaf that
         requires grad.
         """
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{self._step}: expected a tensor, got {shown(tensor)}")
         value: Value = self._native.add_tensor(tensor)
         return value
 
     def remove_output(self, index: int) -> None:
-        """Return an output less."""
+        """Return an output less. Raises IndexError where there is no such output."""
+        self._require_index(index, self._native.output_count(), "output")
         self._native.remove_output(index)
 
     def add_output(self, value: Value) -> int:
@@ -482,10 +506,21 @@ class TraceEdit:
             name: shown in the printed trace.
             compiler: gets the symbols as a trace of their own; returns a function that takes its inputs and returns its
                 outputs: a tensor, or a tuple of several.
+
+        Raises:
+            TypeError: an argument is of another kind, or the compiler returned no function.
+            ValueError: there are no symbols.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"{self._step}: fuse: name: expected a name, got {shown(name)}")
+        if not symbols:
+            raise ValueError(f"{self._step}: fuse: expected one symbol or more, got none")
         positions = [self._index_of(symbol) for symbol in symbols]
         native, inputs, outputs = _trace.region(self._trace._view, positions, "fusion")
-        self._native.fuse(positions, inputs, outputs, compiler(Trace(native)), name)
+        compiled = compiler(Trace(native))
+        if not callable(compiled):
+            raise TypeError(f"{self._step}: fuse: expected a compiler that returns a function, got {shown(compiled)}")
+        self._native.fuse(positions, inputs, outputs, compiled, name)
 
     def finish(self) -> Trace:
         """Return the changed trace, verified. No other change can follow.
@@ -504,6 +539,14 @@ class TraceEdit:
                 f"{self._step}: expected a value of the trace (symbol.results[0], or what an insertion returned), "
                 f"got {shown(value)}"
             )
+
+    def _require_like(self, like: object) -> None:
+        if not isinstance(like, Value | torch.Tensor):
+            raise TypeError(f"{self._step}: expected a value of a trace or a tensor, got {shown(like)}")
+
+    def _require_index(self, index: object, count: int, what: str) -> None:
+        if not isinstance(index, int) or not 0 <= index < count:
+            raise IndexError(f"{self._step}: expected an {what} from 0 to {count - 1}, got {shown(index)}")
 
     def _index_of(self, symbol: BoundSymbol) -> int:
         if not isinstance(symbol, BoundSymbol):

@@ -15,6 +15,7 @@
 #include "dispatch/python/python_transform.h"
 #include "dispatch/python/trace_object.h"
 #include "executors/callback/callback_executor.h"
+#include "operators/facts.h"
 #include "tracer/operators.h"
 #include "transforms/claimed.h"
 
@@ -109,6 +110,9 @@ void init_extend(python::module_& module) {
   python::module_ extend = module.def_submodule("extend", "Executors made in Python; see thunder.extend.");
   extend.def("make_executor", &make_executor, python::arg("name"));
   extend.def("add_operator", &add_operator);
+  extend.def("note_declared", [](const std::string& name, const std::string& overload) {
+    operators::note_declared(*find_operator(name, overload));
+  });
   extend.def("add_implementation", &add_implementation);
   extend.def("set_derivative", &set_derivative);
   extend.def("set_fusion_pass", &set_fusion_pass);

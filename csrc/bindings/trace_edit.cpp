@@ -158,6 +158,8 @@ class Edit {
     }
     edit_.substitute(from.id, to.id);
   }
+  [[nodiscard]] std::size_t input_count() const { return edit_.values().inputs.size(); }
+  [[nodiscard]] std::size_t output_count() const { return edit_.values().outputs.size(); }
   void set_output(std::size_t index, const TracedValue& value) { edit_.set_output(index, value.id); }
   TracedValue set_input(std::size_t index, const TracedValue& like) { return value(edit_.set_input(index, like.type)); }
 
@@ -426,6 +428,8 @@ void init_trace(python::module_& module) {
       .def("fuse", &Edit::fuse)
       .def("remove", &Edit::remove)
       .def("substitute", &Edit::substitute)
+      .def("input_count", &Edit::input_count)
+      .def("output_count", &Edit::output_count)
       .def("set_output", &Edit::set_output)
       .def("set_input", &Edit::set_input)
       .def("set_input", &Edit::set_input_like)

@@ -27,9 +27,9 @@ void RandomSources::add(const RandomSources& others) {
   }
 }
 
-RandomSources random_sources(const ir::Trace& trace) {
+RandomSources random_sources(const ir::Trace& trace, bool (*may_draw)(const ir::Operator& op)) {
   RandomSources sources;
-  sources.any = std::ranges::any_of(trace.symbols, [](const ir::BoundSymbol& symbol) { return symbol.op->random; });
+  sources.any = std::ranges::any_of(trace.symbols, [&](const ir::BoundSymbol& symbol) { return may_draw(*symbol.op); });
   if (!sources.any) return sources;
   for (const ir::TraceContext::Object& object : trace.context()->objects) {
     if (object.kind != ir::ObjectKind::kGenerator) continue;

@@ -17,7 +17,8 @@ struct RandomSources {
 
   void add(const RandomSources& others);
 };
-[[nodiscard]] RandomSources random_sources(const ir::Trace& trace);
+/// `may_draw`: whether an operation may draw random numbers (operators/facts.h).
+[[nodiscard]] RandomSources random_sources(const ir::Trace& trace, bool (*may_draw)(const ir::Operator& op));
 
 /// The states of PyTorch's default generators, of the CPU and of each GPU that this process uses, and of a program's
 /// own. Generators of a CUDA graph that is being captured are left out, as each replay draws from other states.

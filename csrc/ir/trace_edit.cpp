@@ -44,6 +44,17 @@ void TraceEdit::remove(std::size_t position) {
   mark_gone(trace_.symbols[position]);
 }
 
+void TraceEdit::substitute(ValueId from, Argument to) {
+  for (const Argument* next = &to; next != nullptr;) {
+    const auto* id = next->get<ValueId>();
+    if (id != nullptr && *id == from) {
+      throw UserError(ErrorKind::kValue, "substitute: expected another value, got one that would stand for itself");
+    }
+    next = id == nullptr ? nullptr : replaced_.find(*id);
+  }
+  replaced_.set(from, std::move(to));
+}
+
 void TraceEdit::set_output(std::size_t index, Argument value) { result_.outputs.at(index) = std::move(value); }
 
 ValueId TraceEdit::set_input(std::size_t index, TypePtr type) {

@@ -27,8 +27,8 @@ class TraceEdit {
   ValueId add_value(TypePtr type) { return result_.add_value(std::move(type)); }
   void remove(std::size_t position);
   /// The trace's own symbols, and its outputs, take `to` in the place of `from`. So do inserted symbols where `from` is
-  /// no longer made.
-  void substitute(ValueId from, Argument to) { replaced_.set(from, std::move(to)); }
+  /// no longer made. Throws UserError where `to` is `from`, or what `from` stands for.
+  void substitute(ValueId from, Argument to);
   void set_output(std::size_t index, Argument value);
   /// A new value as input `index`. Symbols that read the old one need a substitute.
   ValueId set_input(std::size_t index, TypePtr type);

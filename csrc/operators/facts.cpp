@@ -382,6 +382,8 @@ FactSet facts_of(const ir::Operator& op) {
 
 void add_facts(ir::Operator& op, FactSet facts) { op.facts |= facts.bits(); }
 
+void note_declared(const ir::Operator& op) { op.facts = facts_of(op).bits() & ~FactSet(kIsUnknown).bits(); }
+
 bool may_raise_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (has_fact(*symbol.op, kRaisesForData)) return true;
   // How large the memory behind a tensor is stands in no type.

@@ -18,6 +18,7 @@ enum class Fact : std::uint8_t {
   kCallsPyTorch,        ///< is ours, and calls operations of PyTorch that raise nothing for data
   kRaisesForZero,       ///< for a divisor of zero, of integers
   kRaisesForNegative,   ///< for a negative number as its second operand, of integers
+  kIsUnknown,           ///< code that is not PyTorch's: it may draw random numbers, count, or keep something
   kWrapsNumbers,        ///< takes Python's numbers as tensors, so that no dtype must hold them
   kIsCheap,             ///< a few passes over the data: recomputed rather than kept
   kReadsFromMemory,     ///< a kernel of a library reads its operands: no fusion computes them on the way
@@ -90,6 +91,8 @@ constexpr FactSet operator|(Fact a, Fact b) { return FactSet(a) | FactSet(b); }
 [[nodiscard]] inline bool has_fact(const ir::Operator& op, Fact fact) { return facts_of(op).has(fact); }
 /// Adds what PyTorch's dispatcher says, when the operator's row is made.
 void add_facts(ir::Operator& op, FactSet facts);
+/// The operator's author says whether it draws random numbers, and that it does nothing else unseen.
+void note_declared(const ir::Operator& op);
 
 /// Whether its results are views of arguments, by its schema or not.
 [[nodiscard]] inline bool is_view(const ir::Operator& op) { return op.view || has_fact(op, Fact::kIsUnsafeView); }
@@ -98,6 +101,14 @@ void add_facts(ir::Operator& op, FactSet facts);
 /// while an asynchronous one is under way hide its time, and so move neither in front of it nor behind the wait for it.
 [[nodiscard]] inline bool communicates(const ir::Operator& op) {
   return facts_of(op).has_any(Fact::kOrdered | Fact::kAsynchronous | Fact::kWaits);
+}
+
+/// Whether an operation may draw random numbers.
+[[nodiscard]] inline bool may_draw(const ir::Operator& op) { return op.random || has_fact(op, Fact::kIsUnknown); }
+
+/// Whether an operation may do something besides giving its results: it runs once, and where it stands among its like.
+[[nodiscard]] inline bool may_have_effects(const ir::Operator& op) {
+  return may_draw(op) || op.mutates || op.effect || communicates(op);
 }
 
 /// Whether an operation may raise an error that depends on the data of its arguments: `linalg.inv`, an index out of

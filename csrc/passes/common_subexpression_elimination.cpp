@@ -65,7 +65,7 @@ class Eliminator {
 
   [[nodiscard]] bool is_candidate(const ir::BoundSymbol& symbol) const {
     const ir::Operator& op = *symbol.op;
-    if (op.random || op.mutates || op.effect || operators::communicates(op)) return false;
+    if (operators::may_have_effects(op)) return false;
     bool gives_value = false;
     bool is_written = false;
     for (const ir::Argument& result : symbol.results) {

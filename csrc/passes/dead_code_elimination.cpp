@@ -12,7 +12,7 @@ bool is_comment(const ir::BoundSymbol& symbol) { return symbol.op->style == ir::
 
 bool always_runs(const ir::Operator& op, const DeadCodeOptions& options) {
   return op.mutates || op.effect || op.style == ir::CallStyle::kReturn || operators::communicates(op) ||
-         (op.random && options.preserve_random_stream);
+         operators::has_fact(op, operators::Fact::kIsUnknown) || (op.random && options.preserve_random_stream);
 }
 
 }  // namespace

@@ -13,8 +13,7 @@ namespace thunder::passes {
 /// Gives values only, and the same ones whenever it runs on the same arguments.
 [[nodiscard]] inline bool is_pure(const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
-  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect &&
-         !operators::communicates(op);
+  return op.style == ir::CallStyle::kTorchOperator && !operators::may_have_effects(op);
 }
 
 /// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.

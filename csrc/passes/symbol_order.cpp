@@ -9,8 +9,7 @@ SymbolOrder::SymbolOrder(const ir::Trace& trace)
   std::uint32_t last_ordered = kNoPlace;
   for (std::uint32_t i = 0; i < trace.symbols.size(); ++i) {
     const ir::Operator& op = *trace.symbols[i].op;
-    const bool is_ordered =
-        op.random || op.mutates || op.effect || op.style == ir::CallStyle::kReturn || operators::communicates(op);
+    const bool is_ordered = operators::may_have_effects(op) || op.style == ir::CallStyle::kReturn;
     if (is_ordered) previous_ordered_[i] = std::exchange(last_ordered, i);
   }
 }

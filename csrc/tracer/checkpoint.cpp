@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/python_function.h"
 #include "tracer/symbols.h"
@@ -41,7 +42,7 @@ bool updates_statistics(const ir::BoundSymbol& symbol) {
 }
 
 bool may_run_again(const ir::Operator& op) {
-  return op.style == ir::CallStyle::kTorchOperator && !op.random && !op.mutates && !op.effect;
+  return op.style == ir::CallStyle::kTorchOperator && !operators::may_draw(op) && !op.mutates && !op.effect;
 }
 
 TraceBuilder& settled(TraceBuilder& builder) {

@@ -102,7 +102,7 @@ std::unique_ptr<OperatorEntry> make_row(const c10::OperatorHandle& handle) {
     op.results.push_back(schema_value(result));
     op.view |= !op.results.back().alias_set.empty() && !op.results.back().mutated;
   }
-  if (is_custom(handle)) operators::add_facts(op, Fact::kOtherStrides);
+  if (is_custom(handle)) operators::add_facts(op, Fact::kOtherStrides | Fact::kIsUnknown);
   if (reads_data(handle)) operators::add_facts(op, Fact::kReadsData);
   op.random =
       takes_generator(schema) || operators::has_fact(op, Fact::kDrawsRandomNumbers) || says_that_it_draws(handle);

@@ -15,6 +15,7 @@
 #include "bridge/number.h"
 #include "bridge/random.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/map_tensors.h"
@@ -181,7 +182,7 @@ const IValue& Realizer::known(ir::ValueId value) const {
 
 void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> inputs) {
   values_.resize(trace.value_count());
-  const RandomScope random(bridge::random_sources(trace), random_);
+  const RandomScope random(bridge::random_sources(trace, &operators::may_draw), random_);
   for (; inputs_known_ < inputs.size(); ++inputs_known_) {
     const ir::ValueId input = trace.inputs[inputs_known_];
     if (const auto replaced = replaced_.find(inputs_known_); replaced != replaced_.end()) {
@@ -232,7 +233,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
   {
     // Numbers that the operation draws here are drawn again when the trace runs.
     std::optional<bridge::RandomState> random = random_;
-    bridge::RandomSources sources = bridge::random_sources(trace);
+    bridge::RandomSources sources = bridge::random_sources(trace, &operators::may_draw);
     for (const IValue& argument : arguments) {
       if (argument.isGenerator()) sources.add({.any = true, .own = {argument.toGenerator()}});
     }

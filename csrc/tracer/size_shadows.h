@@ -104,8 +104,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
                                                          std::span<const c10::IValue> arguments);
   /// The rest of the program is for one size.
   void pin_all();
-  /// What cannot be done for all sizes may be possible for all first ones, which few numbers of a program depend on:
-  /// pins the others, or all where only first ones are left.
+  /// Something is not the same at all sizes. Few numbers of a program depend on the first sizes of tensors: pins the
+  /// others, or all where only first ones are left.
   void pin_most();
 
   /// By number.
@@ -184,7 +184,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::vector<Assumed> assumed_;
   std::vector<ir::Dim> expressions_;  ///< that the program computed
   std::unique_ptr<ir::SizeFit> fit_;
-  /// What the program was given of sizes and of strides.
+  /// Sizes and strides that were given to the program.
   std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> sizes_;
   std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> strides_;
   bool wants_samples_ = false;

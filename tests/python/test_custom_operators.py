@@ -273,6 +273,43 @@ def test_operator_that_draws_is_run_once_per_call() -> None:
     assert_as_eager(program, numbers(3))
 
 
+@torch.library.custom_op("thunder_tests_operators::with_noise", mutates_args=())
+def add_noise(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.rand(x.shape)
+
+
+add_noise.register_fake(torch.empty_like)
+add_noise.register_autograd(lambda context, cotangent: cotangent)
+
+
+def _branches(x: torch.Tensor) -> torch.Tensor:
+    return add_noise(x) - add_noise(x)
+
+
+def _unused(x: torch.Tensor) -> torch.Tensor:
+    add_noise(x)
+    return x + torch.rand(3)
+
+
+def _between(x: torch.Tensor) -> torch.Tensor:
+    first = torch.rand(3) * x
+    noisy = add_noise(x.exp())
+    return torch.rand(3) + noisy * first
+
+
+@pytest.mark.parametrize("program", [_branches, _unused, _between])
+def test_custom_operator_that_draws_without_saying_so_runs_where_it_stands(program: Callable[..., Any]) -> None:
+    compiled = thunder.jit(program, fullgraph=True)
+    for seed in range(3):
+        x = torch.ones(3, requires_grad=True)
+        got = []
+        for function in (compiled, program):
+            torch.manual_seed(seed)
+            result = function(x)
+            got.append((result, *torch.autograd.grad(result.sum(), x), torch.rand(1)))
+        torch.testing.assert_close(*got)
+
+
 def test_fake_kernel_that_tells_other_strides_breaks_no_view() -> None:
     def program(x: torch.Tensor) -> Any:
         return operators.transposed(x).contiguous().view(-1)

@@ -258,6 +258,39 @@ def test_ints_of_a_tuple_may_change(kind: type, name: str) -> None:
         require_same(compiled, function, torch.randn(8), kind(other))
 
 
+OF_LISTS: dict[str, Callable[[Tensor, list[int]], Tensor]] = {
+    "expand": lambda x, shape: x.expand(shape[0], 8) * 2,
+    "whole": lambda x, shape: x.sum() * torch.ones(shape),
+    "pad": lambda x, shape: F.pad(x, shape),
+    "upsample": lambda x, shape: torch._C._nn.upsample_bilinear2d(x.expand(1, 1, 8, 8), shape, False, None),
+}
+
+
+@pytest.mark.parametrize("name", OF_LISTS)
+def test_ints_of_a_list_that_pytorch_gets_may_change(name: str) -> None:
+    compiled = thunder.jit(OF_LISTS[name])
+    shapes = [[n, m] for n, m in ((4, 6), (5, 7), (9, 12), (33, 40), (4, 6))]
+    for shape in shapes:
+        x = torch.randn(8)
+        torch.testing.assert_close(compiled(x, shape), OF_LISTS[name](x, shape))
+    assert specializations(compiled) == 2
+    assert shapes[1] == [5, 7]
+
+
+def test_a_list_that_the_program_writes_to_is_given_as_it_is_now() -> None:
+    def function(x: Tensor, shape: list[int]) -> Tensor:
+        first = x.sum() * torch.ones(shape)
+        shape[0] += 1
+        shape.append(2)
+        return first.sum() * torch.ones(shape)
+
+    compiled = thunder.jit(function)
+    for n in (4, 5, 9, 33):
+        x, shape, expected = torch.randn(8), [n, n + 2], [n, n + 2]
+        torch.testing.assert_close(compiled(x, shape), function(x, expected))
+        assert shape == expected
+
+
 def test_a_tuple_of_another_length_or_kind_is_another_program() -> None:
     compiled = thunder.jit(lambda x, shape: x * sum(shape))
     for shape in ((4, 6), (5, 7), (9, 12), (5, 7, 8), [9, 3], (2.5, 3), (True, 4), torch.Size((5, 6))):

@@ -282,6 +282,22 @@ def test_an_edit_that_is_finished_takes_no_other_change(is_possible: bool) -> No
             ValueError,
             "expected a symbol of the edited trace, got one of another: .*cos",
         ),
+        (lambda edit, trace: edit.set_output(9, trace.inputs[0]), IndexError, "an output from 0 to 0, got 9"),
+        (lambda edit, trace: edit.set_input(9, torch.ones(2)), IndexError, "an input from 0 to 0, got 9"),
+        (lambda edit, trace: edit.set_input(0, 3), TypeError, "a value of a trace or a tensor, got 3"),
+        (lambda edit, trace: edit.add_input(3), TypeError, "a value of a trace or a tensor, got 3"),
+        (lambda edit, trace: edit.add_tensor(3), TypeError, "expected a tensor, got 3"),
+        (lambda edit, trace: edit.remove_input(-1), IndexError, "an input from 0 to 0, got -1"),
+        (lambda edit, trace: edit.remove_output(7), IndexError, "an output from 0 to 0, got 7"),
+        (lambda edit, trace: edit.fuse([], "n", str), ValueError, "fuse: expected one symbol or more, got none"),
+        (lambda edit, trace: edit.fuse(trace.bound_symbols[:1], 3, str), TypeError, "name: expected a name"),
+        (
+            lambda edit, trace: edit.fuse(trace.bound_symbols[:1], "n", lambda region: None),
+            TypeError,
+            "a compiler that returns a fun",
+        ),
+        (lambda edit, trace: edit.substitute(trace.inputs[0], trace.inputs[0]), ValueError, "stand for itself"),
+        (lambda edit, trace: trace.edit(3), TypeError, "step: expected a name, got 3"),
         (lambda edit, trace: trace.python_ctx(), AttributeError, r"Lightning Thunder's: trace\.python_callable"),
         (lambda edit, trace: trace.zzz, AttributeError, "'Trace' object has no attribute 'zzz'$"),
     ],
@@ -290,3 +306,12 @@ def test_wrong_arguments_of_an_edit_say_what_is_expected(change: Any, error: typ
     trace = sine()
     with pytest.raises(error, match=words):
         change(trace.edit("mine"), trace)
+
+
+def test_values_that_would_stand_for_one_another_are_refused() -> None:
+    trace = thunder.Trace.of_function(lambda x: x.sin().cos(), torch.ones(2))
+    edit = trace.edit("mine")
+    first, second = (symbol.results[0] for symbol in trace.bound_symbols[:2])
+    edit.substitute(first, second)
+    with pytest.raises(ValueError, match="stand for itself"):
+        edit.substitute(second, first)

@@ -139,7 +139,15 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "negative bound": (lambda: thunder.mark_dynamic(X, 0, max=-1), ValueError, "max: expected a size, got -1"),
     "true dimension": (lambda: thunder.mark_dynamic(X, True), TypeError, "dim: expected an int, got True"),
     "name of a dimension": (lambda: thunder.mark_dynamic(X, "batch"), TypeError, "dim: expected an int, got 'batch'"),
-    "grad": (lambda: thunder.grad("f"), TypeError, "expected a function or a module, got 'f'"),
+    "grad": (lambda: thunder.grad("f"), TypeError, "thunder.grad: expected a function or a module, got 'f'"),
+    "hessian": (lambda: thunder.hessian(3), TypeError, "thunder.hessian: expected a function or a module, got 3"),
+    "executor of no kind": (lambda: thunder.get_executor(3), TypeError, "expected an executor or its name, got 3"),
+    "executors of no kind": (lambda: thunder.resolve_executors("cpu"), TypeError, "expected a list of executors"),
+    "name of a recipe": (
+        lambda: thunder.recipes.register_recipe(3, BaseRecipe),
+        TypeError,
+        "thunder.recipes: expected a name, got 3",
+    ),
     "traces of a module": (
         lambda: thunder.last_traces(LINEAR),
         TypeError,

@@ -247,5 +247,6 @@ def _no_derivative(cotangent: torch.Tensor, argument: torch.Tensor, message: str
 
 _library = torch.library.Library("thunder_extend", "DEF")
 _library.define("no_derivative(Tensor cotangent, Tensor argument, str message) -> Tensor")
+_extend.note_declared("thunder_extend::no_derivative", "")
 _library.impl("no_derivative", _no_derivative, "CompositeExplicitAutograd")
 _library.impl("no_derivative", lambda cotangent, argument, message: torch.empty_like(argument), "Meta")

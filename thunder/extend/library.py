@@ -9,9 +9,13 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from thunder._check import load_extension
 from thunder.extend.operations import name_of
 
 __all__ = ["define", "kernel_of", "key_of", "library", "named", "require_tensor_results", "schema_like", "tags_like"]
+
+
+_extend = load_extension().extend
 
 
 @functools.cache
@@ -21,7 +25,10 @@ def library(namespace: str) -> torch.library.Library:
 
 
 def define(namespace: str, name: str, schema: str, tags: Sequence[torch.Tag]) -> OpOverload:
-    """Define an operator and return it; under a name that exists, another overload of it."""
+    """Define an operator and return it; under a name that exists, another overload of it.
+
+    Its tags say all that it does besides giving its results.
+    """
     packet = getattr(torch.ops, namespace)
     overload = "default"
     if hasattr(packet, name):
@@ -31,7 +38,9 @@ def define(namespace: str, name: str, schema: str, tags: Sequence[torch.Tag]) ->
     if hasattr(packet, name):
         # The packet lists the overloads that there were when it was made.
         delattr(packet, name)
-    return getattr(getattr(packet, name), overload)
+    op = getattr(getattr(packet, name), overload)
+    _extend.note_declared(*name_of(op))
+    return op
 
 
 def key_of(op: OpOverload) -> str:

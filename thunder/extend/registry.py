@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 
+from thunder._arguments import shown
 from thunder._check import load_extension
 from thunder._names import suggestion
 from thunder.extend.executors import BUILT_IN, Executor
@@ -68,6 +69,7 @@ def get_executor(name: Executor | str) -> Executor:
     """Return the executor of a name; an executor is returned as it is.
 
     Raises:
+        TypeError: it is neither a name nor an executor.
         ValueError: there is no executor of that name; the message lists those that there are.
 
     Example:
@@ -77,6 +79,8 @@ def get_executor(name: Executor | str) -> Executor:
     """
     if isinstance(name, Executor):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"thunder.extend: expected an executor or its name, got {shown(name)}")
     if name in _LOADED_WHEN_ASKED and name not in _known:
         register_executor(importlib.import_module(_LOADED_WHEN_ASKED[name]).make_default())
     if name not in _known:
@@ -127,6 +131,8 @@ def resolve_executors(executors: Iterable[Executor | str] | None) -> tuple[Execu
     """
     if executors is None:
         return get_default_executors()
+    if isinstance(executors, Executor | str) or not isinstance(executors, Iterable):
+        raise TypeError(f"thunder.extend: expected a list of executors or their names, got {shown(executors)}")
     chosen = [get_executor(executor) for executor in executors]
     names = {executor.name for executor in chosen}
     if "aten" not in names:  # it runs every operation

@@ -30,7 +30,7 @@ def register_recipe(name: str, cls: type[BaseRecipe]) -> None:
 
     Raises:
         ValueError: the name is "auto".
-        TypeError: `cls` is no subclass of `BaseRecipe`.
+        TypeError: `name` is no string, or `cls` no subclass of `BaseRecipe`.
 
     Example:
         >>> import torch, thunder
@@ -50,6 +50,8 @@ def register_recipe(name: str, cls: type[BaseRecipe]) -> None:
               dynamic=True,  # for-tanh: sizes differ from call to call
           )
     """
+    if not isinstance(name, str):
+        raise TypeError(f"thunder.recipes: expected a name, got {name!r}")
     if name == "auto":
         raise ValueError("thunder.recipes: the name 'auto' is reserved")
     if not (isinstance(cls, type) and issubclass(cls, BaseRecipe)):

@@ -46,7 +46,7 @@ void note_versions(const ir::Trace& trace, const runtime::Versions& versions, Se
 void compile_computation(const ir::Trace& trace, std::span<const std::shared_ptr<const Specialization>> known,
                          const compile::Options& options, Specialization& specialization) {
   specialization.releases_gil = should_release_gil(trace);
-  specialization.random = bridge::random_sources(trace);
+  specialization.random = bridge::random_sources(trace, &operators::may_draw);
   const auto stands_alone = [](const ir::BoundSymbol& symbol) { return tracer::stands_alone(*symbol.op); };
   specialization.checks_values = std::ranges::any_of(trace.symbols, tracer::looks_at_data);
   const auto alone = std::ranges::find_if(trace.symbols, stands_alone);

@@ -82,11 +82,11 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
   return has_other && history->is_pinned(key, 0) ? tensor_holding_int(value) : at::Tensor();
 }
 
-bool NumberInputs::are_symbols(PyObject* tuple, const std::string& path, const SizeHistory* history,
+bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                const tracer::SizeShadows* shadows) {
   bool some_are = false;
-  for (Py_ssize_t i = 0; history != nullptr && i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+  for (Py_ssize_t i = 0; history != nullptr && i < Py_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     int overflow = 0;
     const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
     if (!PyLong_CheckExact(item) || overflow != 0) return false;

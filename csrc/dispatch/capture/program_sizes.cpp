@@ -60,8 +60,8 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
     return number_inputs_.input_for(number, path, history_, shadows_.get());
   };
-  hooks_.are_symbols = [this](PyObject* tuple, const std::string& path) {
-    return number_inputs_.are_symbols(tuple, path, history_, shadows_.get());
+  hooks_.are_symbols = [this](PyObject* sequence, const std::string& path) {
+    return number_inputs_.are_symbols(sequence, path, history_, shadows_.get());
   };
   hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
     paths_[real] = path;

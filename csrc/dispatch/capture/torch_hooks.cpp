@@ -24,6 +24,7 @@
 #include "dispatch/capture/size_index.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture/tensor_facts.h"
+#include "dispatch/numbers/number_arguments.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
@@ -246,8 +247,12 @@ PyObject* TorchHooks::lift_number(PyObject* number, const std::string& path, std
   }
 }
 
-bool TorchHooks::numbers_change(PyObject* tuple, const std::string& path) {
-  return are_symbols && are_symbols(tuple, path);
+bool TorchHooks::numbers_change(PyObject* sequence, const std::string& path) {
+  return are_symbols && are_symbols(sequence, path);
+}
+
+bool TorchHooks::takes_sizes(PyObject* function) const {
+  return is_torch_function(function, interpreter::native_call({function, nullptr, 0, nullptr}));
 }
 
 void TorchHooks::need_number(PyObject* lifted) {

@@ -24,8 +24,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
   /// Called for each number that the program reads outside: the tensor that is to be an input for it, or none.
   std::function<at::Tensor(PyObject* number, const std::string& path)> input_for_number;
-  /// Called for each tuple of constants that the program reads outside: whether ints in it are symbols.
-  std::function<bool(PyObject* tuple, const std::string& path)> are_symbols;
+  /// Called for tuples of constants, and for lists that PyTorch gets, from outside: whether ints in one are symbols.
+  std::function<bool(PyObject* sequence, const std::string& path)> are_symbols;
   /// Called for each number that is an input now, with what stands for it: what the program sees.
   std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 
@@ -50,7 +50,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   PyObject* present_sizes(PyObject* value) override;
   [[nodiscard]] bool is_size(PyObject* object) const override { return is_size_number(object); }
   PyObject* lift_number(PyObject* number, const std::string& path, std::size_t* input) override;
-  bool numbers_change(PyObject* tuple, const std::string& path) override;
+  bool numbers_change(PyObject* sequence, const std::string& path) override;
+  [[nodiscard]] bool takes_sizes(PyObject* function) const override;
   void need_number(PyObject* lifted) override;
   PyObject* length(PyObject* object) override;
   PyObject* get_item(PyObject* owner, PyObject* key) override;

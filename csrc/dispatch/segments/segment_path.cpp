@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "operators/facts.h"
 #include "tracer/numbers.h"
 
 namespace thunder::dispatch {
@@ -105,7 +106,7 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
       step.shared = std::make_shared<SharedSegment>();
       step.shared->set(compile_segment((*segments)[k], options));
     }
-    path.random.add(bridge::random_sources((*segments)[k].trace));
+    path.random.add(bridge::random_sources((*segments)[k].trace, &operators::may_draw));
   }
   find_dying(path, *segments);
   return path;

@@ -87,6 +87,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const NativeEffect effect = effect_on_self(native);
   if (effect == NativeEffect::kOpaque) {
+    if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
     const bool has_real_tensors = read_arguments(native, call);
     if (PyErr_Occurred() != nullptr) return -1;
@@ -290,6 +291,23 @@ int NativeCalls::call_unwrapped(const VectorCall& call, PyObject** result) {
   }
   *result = PyObject_Vectorcall(inner, call.arguments, call.count, call.names);
   return status_of(*result);
+}
+
+int NativeCalls::call_with_changing_lists(const VectorCall& call, PyObject** result) {
+  const auto is_list = [](PyObject* argument) { return PyList_CheckExact(argument) != 0; };
+  if (std::ranges::none_of(call.all(), is_list) || !state_.hooks.takes_sizes(call.callable)) return 0;
+  std::vector<py::Ref> owned;
+  std::vector<PyObject*> replaced;
+  for (PyObject* argument : call.all()) {
+    py::Ref list = reads_.read_changing_list(argument);
+    if (PyErr_Occurred() != nullptr) return -1;
+    replaced.push_back(list ? list.get() : argument);
+    if (list) owned.push_back(std::move(list));
+  }
+  if (owned.empty()) return 0;
+  const VectorCall seen{call.callable, replaced.data(), call.count, call.names};
+  const int status = before(seen, result);
+  return status != 0 ? status : finish(seen.make(), result);
 }
 
 int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** result) {

@@ -29,6 +29,8 @@ class NativeCalls {
   [[nodiscard]] py::Ref called_by_c(PyObject* callable, PyObject* caller) const;
   /// Calls what reads attributes and items from C (`operator.attrgetter`), or is given such a callable, in Python.
   int call_getter(const VectorCall& call, PyObject** result);
+  /// Calls a function that takes sizes with other lists in the place of those whose numbers change.
+  int call_with_changing_lists(const VectorCall& call, PyObject** result);
   int call_with_trace_tensors(const VectorCall& call, PyObject** result);
   int call_watched(const VectorCall& call, const NativeCall& native, PyObject** result);
   int intercept(PyObject* callable, const NativeCall& call, PyObject** result);

@@ -65,17 +65,31 @@ const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
   read.expectation = Expectation::kObject;
   read.part = &state_.provenance.add(tuple, &owner, read.accessor, read.key.get(), read.index);
   const Read& added = add(owner, std::move(read));
-  record_length(*added.part, PyTuple_GET_SIZE(tuple));
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    const Read* number = record(*added.part, Accessor::kItem, nullptr, i, item, Audience::kProgram);
-    if (PyErr_Occurred() != nullptr) return nullptr;
-    if (number->expectation != Expectation::kNumber) continue;
-    PyTuple_SET_ITEM(seen.get(), i, Py_NewRef(number->seen.get()));
-    Py_DECREF(item);
-  }
+  if (!read_numbers(*added.part, seen.get())) return nullptr;
   added.part->seen = std::move(seen);
   return &added;
+}
+
+bool Reads::read_numbers(Node& container, PyObject* seen) {
+  PyObject* sequence = container.object.get();
+  record_length(container, Py_SIZE(sequence));
+  for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    const Read* number = record(container, Accessor::kItem, nullptr, i, item, Audience::kProgram);
+    if (PyErr_Occurred() != nullptr) return false;
+    if (number->expectation != Expectation::kNumber) continue;
+    PySequence_Fast_ITEMS(seen)[i] = Py_NewRef(number->seen.get());
+    Py_DECREF(item);
+  }
+  return true;
+}
+
+py::Ref Reads::read_changing_list(py::Borrowed list) {
+  Node* node = PyList_CheckExact(static_cast<PyObject*>(list)) ? state_.provenance.find(list) : nullptr;
+  if (node == nullptr || state_.journal.find(list) != nullptr) return nullptr;
+  if (!state_.hooks.numbers_change(list, expression(*node))) return nullptr;
+  py::Ref seen = py::Ref::steal(PySequence_List(list));
+  return seen && read_numbers(*node, seen.get()) ? std::move(seen) : py::Ref();
 }
 
 const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,

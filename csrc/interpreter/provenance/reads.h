@@ -65,6 +65,9 @@ class Reads {
   bool read_item(PyObject* owner, PyObject* key, PyObject* value, const Read** read = nullptr);
   /// Guards the contents of a container as they were before the program wrote to it. `kProgram`: nobody gets them.
   bool read_original_contents(Node& container, Audience audience = Audience::kCode);
+  /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
+  /// that other calls have others for; null, with or without an exception: the list itself.
+  py::Ref read_changing_list(py::Borrowed list);
   /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, int depth = 0);
   /// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
@@ -80,6 +83,8 @@ class Reads {
   /// Enters a tuple of constants as an object whose items are read one by one, if some are numbers that other calls
   /// have others for. May set an exception.
   const Read* record_changing_tuple(Node& owner, Read& read);
+  /// Puts what the program sees of the numbers in `container` into its copy `seen`. False with an exception set.
+  bool read_numbers(Node& container, PyObject* seen);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);

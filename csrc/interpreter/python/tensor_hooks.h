@@ -68,8 +68,10 @@ class TensorHooks {
   virtual PyObject* lift_number(PyObject* /*number*/, const std::string& /*path*/, std::size_t* /*input*/) {
     return nullptr;
   }
-  /// Whether ints in a tuple that was found at `path` are other ones in other calls: they are read one by one.
-  virtual bool numbers_change(PyObject* /*tuple*/, const std::string& /*path*/) { return false; }
+  /// Whether ints in a tuple or list that was found at `path` are other ones in other calls: they are read one by one.
+  virtual bool numbers_change(PyObject* /*sequence*/, const std::string& /*path*/) { return false; }
+  /// Whether a function in C only reads lists that it is given, and takes sizes in them.
+  [[nodiscard]] virtual bool takes_sizes(PyObject* /*function*/) const { return false; }
   /// Code in C looks at the number that `lifted` stands for: the trace is tied to it.
   virtual void need_number(PyObject* /*lifted*/) {}
   /// `owner[key]` and `owner[key] = value`.

@@ -37,4 +37,4 @@ def _compiled_jvp(func: Callable[..., Any], strict: bool, has_aux: bool) -> Call
     def pushed(primals: Any, tangents: Any) -> Any:
         return torch.func.jvp(func, primals, tangents, strict=strict, has_aux=has_aux)
 
-    return compiled(pushed, func)
+    return compiled("jvp", pushed, func)

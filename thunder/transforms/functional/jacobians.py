@@ -41,7 +41,7 @@ def jacrev(
     jacobian = torch.func.jacrev(
         func, argnums, has_aux=has_aux, chunk_size=chunk_size, _preallocate_and_copy=_preallocate_and_copy
     )
-    return compiled(jacobian, func)
+    return compiled("jacrev", jacobian, func)
 
 
 def jacfwd(
@@ -61,7 +61,7 @@ def jacfwd(
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    return compiled(torch.func.jacfwd(func, argnums, has_aux, randomness=randomness), func)
+    return compiled("jacfwd", torch.func.jacfwd(func, argnums, has_aux, randomness=randomness), func)
 
 
 def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
@@ -78,4 +78,4 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
-    return compiled(torch.func.hessian(func, argnums), func)
+    return compiled("hessian", torch.func.hessian(func, argnums), func)

@@ -58,4 +58,4 @@ def autocast(
         program = _functional.autocast(trace, everything, device, dtype)
         return recorded[-1].restored(_functional.replay(program, everything))
 
-    return compiled(cast, func)
+    return compiled("autocast", cast, func)

@@ -53,7 +53,7 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return compiled(gradient, func)
+    return compiled("grad", gradient, func)
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -70,7 +70,7 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         >>> thunder.value_and_grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
         (tensor(5.), tensor([2., 4.]))
     """
-    return compiled(_value_and_grad(func, argnums, has_aux), func)
+    return compiled("value_and_grad", _value_and_grad(func, argnums, has_aux), func)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:

@@ -100,12 +100,12 @@ def runs_as_torch() -> bool:
     )
 
 
-def compiled(transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(name: str, transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
     """Compile `transformed`, which has `func`'s name. In a trace, it is called as it is.
 
-    Raises TypeError when `func` is not callable.
+    Raises TypeError, which names the transform, when `func` is not callable.
     """
-    require_callable("thunder.transforms", func)
+    require_callable(f"thunder.{name}", func)
 
     def transform(*args: Any, **kwargs: Any) -> Any:
         return transformed(*args, **kwargs)
