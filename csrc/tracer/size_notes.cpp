@@ -189,7 +189,10 @@ void note_split(Call& call) {
 void note_split_sizes(Call& call) {
   const auto size = call.size("self", call.number("dim", 0));
   ir::Dim sum = 0;
-  for (const ir::Dim& piece : call.sizes("split_sizes")) sum += piece;
+  for (const ir::Dim& piece : call.sizes("split_sizes")) {
+    call.require(ir::Dim(0), SizeComparison::kLessOrEqual, piece);
+    call.note(sum += piece);
+  }
   if (size && sum.hint == size->hint) call.require_equal(sum, *size);
 }
 

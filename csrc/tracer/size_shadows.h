@@ -64,7 +64,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   };
 
   /// A symbol as the program gets it: an int among the arguments.
-  [[nodiscard]] c10::SymInt symbol(std::uint32_t index) const;
+  [[nodiscard]] c10::SymInt symbol(std::uint32_t index);
   /// The integers that depend on symbols in each of these views, the first of which gave `tensor`, the next one what
   /// that shows, and so on; nullopt: they are no expressions of them.
   [[nodiscard]] std::optional<std::vector<std::vector<SizeInCall>>> sizes_in_views(
@@ -150,6 +150,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Makes what decides whether a tensor is contiguous a condition; false: nobody knows.
   bool decide_contiguity(const c10::TensorImpl& tensor);
   [[nodiscard]] c10::SymInt as_size(const ir::Dim& dim) const;
+  [[nodiscard]] bool has_only_sizes_from_two_on(const c10::TensorImpl& tensor);
   void give(const ir::Dims& dims, std::vector<c10::SymInt>& given) const;
   void require_sizes_of_two(const at::Tensor& tensor);
   void lose(Shadow& shadow);

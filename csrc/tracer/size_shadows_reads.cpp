@@ -101,8 +101,18 @@ c10::SymInt SizeShadows::as_size(const ir::Dim& dim) const {
   return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(scope_, dim)));
 }
 
-c10::SymInt SizeShadows::symbol(std::uint32_t index) const {
-  return as_size(ir::Dim::symbol(index, symbols_[index].traced));
+// Where the program needs it to be equal to another symbol, it is that one, as sizes of tensors are.
+c10::SymInt SizeShadows::symbol(std::uint32_t index) {
+  std::vector<std::int64_t> numbers;
+  for (const std::vector<std::int64_t>& sample : fit_->samples()) numbers.push_back(sample[index]);
+  const std::optional<ir::Dim> dim = tells_sizes() ? fit_->find(numbers) : std::nullopt;
+  return as_size(dim && !dim->is_concrete() ? *dim : ir::Dim::symbol(index, symbols_[index].traced));
+}
+
+/// Where a size is one, any stride will do.
+bool SizeShadows::has_only_sizes_from_two_on(const c10::TensorImpl& tensor) {
+  const Inside inside(*this);
+  return std::ranges::all_of(tensor.sizes(), [](std::int64_t size) { return size >= 2; });
 }
 
 /// Brings what the program was `given` up to `dims`, and leaves it where it is that: the program may hold on to it.
@@ -125,7 +135,8 @@ c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
 }
 
 c10::SymIntArrayRef SizeShadows::sym_strides(const c10::TensorImpl& tensor) {
-  const std::optional<ir::Dims> strides = tells_sizes() && dims_of(tensor) ? strides_of(tensor) : std::nullopt;
+  std::optional<ir::Dims> strides;
+  if (tells_sizes() && dims_of(tensor) && has_only_sizes_from_two_on(tensor)) strides = strides_of(tensor);
   if (!strides) note_read(tensor);
   const Inside inside(*this);
   if (!strides) return tensor.sym_strides();

@@ -11,6 +11,7 @@ import torch
 from programs import parametrize, x
 from torch import nn
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 import thunder
 
@@ -617,6 +618,20 @@ def test_what_observes_autograd_around_a_call(
             result.sum().backward()
         gradients.append(a.grad)
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_hooks_that_are_disabled_around_a_checkpoint_raise(is_compiled: bool) -> None:
+    def program(a: torch.Tensor) -> Any:
+        return checkpoint(torch.tanh, a, use_reentrant=False)
+
+    compiled = thunder.jit(program)
+    if is_compiled:
+        compiled(x())
+    disabled = torch.autograd.graph.disable_saved_tensors_hooks("no hooks here")
+    with disabled, pytest.raises(RuntimeError, match="no hooks here"):
+        compiled(x())
+    torch.testing.assert_close(compiled(x()), program(x()))
 
 
 def test_hooks_around_a_call_are_run_once_for_each_saved_tensor() -> None:

@@ -359,6 +359,19 @@ def test_two_ints_that_were_equal_may_differ() -> None:
     assert specializations(compiled) <= 3
 
 
+@pytest.mark.parametrize("kind", ["ints", "sizes", "tuple"])
+def test_two_numbers_that_the_program_compares(kind: str) -> None:
+    def function(x: Tensor, *given: Any) -> Tensor:
+        m, n = given[0] if kind == "tuple" else (each.shape[0] if kind == "sizes" else each for each in given)
+        return x[: n + 1] * (m * 2.0 if m == n else m - n)
+
+    compiled = thunder.jit(function)
+    for m, n in ((4, 5), (6, 6), (7, 7), (8, 9), (9, 8), (3, 3), (4, 5)):
+        given = {"ints": (m, n), "sizes": (torch.ones(m), torch.ones(n)), "tuple": ((m, n),)}[kind]
+        torch.testing.assert_close(compiled(TABLE, *given), function(TABLE, *given))
+    assert specializations(compiled) <= 4
+
+
 def test_an_int_that_c_code_looks_at_is_guarded() -> None:
     def function(x: Tensor, counter: Counter) -> Tensor:
         first = x * counter.steps

@@ -94,6 +94,7 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "deviation_and_mean": (lambda x: sum(torch.std_mean(x, 0), x.var()), 2),
     "repeated_list": (lambda x: torch.stack([x.sum(0)] * 3) * x[:1], 2),
     "several_parts": (lambda x: torch.cat([x, x[:5], x[2:]]) * 2, 2),
+    "pieces": (lambda x: x.split([x.shape[0] // 3, x.shape[0] - x.shape[0] // 3])[1] * 2, 2),
     "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
     "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),

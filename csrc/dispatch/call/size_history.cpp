@@ -4,6 +4,14 @@
 #include <functional>
 
 namespace thunder::dispatch {
+namespace {
+
+constexpr std::string_view kNumber = "number ";
+
+}  // namespace
+
+std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
+bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
   const auto found = inputs_.find(path);

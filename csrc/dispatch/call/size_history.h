@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace thunder::dispatch {
@@ -54,6 +55,10 @@ class SizeHistory {
   std::map<std::string, Input> inputs_;
   bool may_guess_ = true;
 };
+
+/// The name in a SizeHistory of a number that was found at `path`.
+[[nodiscard]] std::string number_path(const std::string& path);
+[[nodiscard]] bool is_number_path(std::string_view path);
 
 /// Whether a size is taken for one that changes without having done so.
 [[nodiscard]] bool has_guesses(const SizeHistory::Inputs& changing);

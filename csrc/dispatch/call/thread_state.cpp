@@ -125,7 +125,8 @@ bool is_fx_tracing() {
 
 bool is_autograd_observed() {
   constexpr std::uint64_t kOutermost = 0;
-  return at::SavedTensorDefaultHooks::get_hooks().has_value() || torch::autograd::AnomalyMode::is_enabled() ||
+  return at::SavedTensorDefaultHooks::get_hooks().has_value() || !at::SavedTensorDefaultHooks::is_enabled() ||
+         torch::autograd::AnomalyMode::is_enabled() ||
          torch::autograd::ForwardADLevel::try_get_by_idx(kOutermost) != nullptr;
 }
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "dispatch/capture/number_inputs.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"

@@ -42,8 +42,6 @@ bool is_looked_at(const ir::Trace& trace, ir::ValueId number, bool may_compare) 
   return false;
 }
 
-constexpr std::string_view kNumber = "number ";
-
 /// As `number_path`, where the number is no symbol.
 std::string value_path(const std::string& path) { return "value " + path; }
 
@@ -54,9 +52,6 @@ std::int64_t code_of(double number) {
 }
 
 }  // namespace
-
-std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
-bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 bool NumberInputs::has_changed(const std::string& path, std::int64_t code, const SizeHistory& history) {
   numbers_seen_[path] = {code};
@@ -84,8 +79,10 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
 
 bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                const tracer::SizeShadows* shadows) {
+  constexpr Py_ssize_t kMost = 16;  // a shape has no more; others are data
+  if (history == nullptr || Py_SIZE(sequence) > kMost) return false;
   bool some_are = false;
-  for (Py_ssize_t i = 0; history != nullptr && i < Py_SIZE(sequence); ++i) {
+  for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     int overflow = 0;
     const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;

@@ -7,7 +7,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "dispatch/call/size_history.h"
 #include "dispatch/capture/dynamic_arguments.h"
@@ -17,10 +16,6 @@
 #include "tracer/size_shadows.h"
 
 namespace thunder::dispatch {
-
-/// The name in a SizeHistory of a number that was found at `path`.
-[[nodiscard]] std::string number_path(const std::string& path);
-[[nodiscard]] bool is_number_path(std::string_view path);
 
 /// Numbers from outside that are inputs of a trace, as other calls have other ones: an int is a symbol, a float a
 /// number of the trace. So is an int that programs needed as a number where it was a symbol (`0.99**step`).
