@@ -233,7 +233,7 @@ def require_same(compiled: Any, function: Callable[..., Any], x: Tensor, shape: 
 
 OF_TUPLES: dict[str, tuple[Callable[[Tensor, tuple[int, ...]], Any], int]] = {
     "expand": (lambda x, shape: x.expand(shape[1], 8) * 2, 2),
-    "whole": (lambda x, shape: x.sum() * torch.ones(shape) + torch.zeros(*shape), 2),
+    "new tensors": (lambda x, shape: x.sum() * torch.ones(shape) + torch.zeros(*shape), 2),
     "interpolate": (lambda x, shape: F.interpolate(x.expand(1, 1, 8, 8), size=shape, mode="bilinear"), 2),
     "slices": (lambda x, shape: TABLE[: shape[0]].sum(0) * x / shape[1] + len(shape), 2),
     "unpacked": (lambda x, shape: [x * n for n in shape], 2),
@@ -260,7 +260,7 @@ def test_ints_of_a_tuple_may_change(kind: type, name: str) -> None:
 
 OF_LISTS: dict[str, Callable[[Tensor, list[int]], Tensor]] = {
     "expand": lambda x, shape: x.expand(shape[0], 8) * 2,
-    "whole": lambda x, shape: x.sum() * torch.ones(shape),
+    "new tensors": lambda x, shape: x.sum() * torch.ones(shape),
     "pad": lambda x, shape: F.pad(x, shape),
     "upsample": lambda x, shape: torch._C._nn.upsample_bilinear2d(x.expand(1, 1, 8, 8), shape, False, None),
 }

@@ -141,6 +141,11 @@ py::Ref NativeCalls::called_by_c(PyObject* callable, PyObject* caller) const {
   return is_seen || PyCallable_Check(callable) == 0 ? py::Ref() : interpreted_call(callable);
 }
 
+int NativeCalls::call_seen(const VectorCall& call, PyObject** result) {
+  const int status = before(call, result);
+  return status != 0 ? status : finish(call.make(), result);
+}
+
 int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   if (const py::Ref function = seen_from_c(call.callable, true)) {
     *result = PyObject_Vectorcall(function.get(), call.arguments, call.count, call.names);
@@ -161,9 +166,7 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
     if (function) owned.push_back(std::move(function));
   }
   if (owned.empty()) return 0;
-  const VectorCall seen{call.callable, replaced.data(), call.count, call.names};
-  const int status = before(seen, result);
-  return status != 0 ? status : finish(seen.make(), result);
+  return call_seen({call.callable, replaced.data(), call.count, call.names}, result);
 }
 
 // `functools.partial` of something that is replaced; 0: of anything else.
@@ -305,9 +308,7 @@ int NativeCalls::call_with_changing_lists(const VectorCall& call, PyObject** res
     if (list) owned.push_back(std::move(list));
   }
   if (owned.empty()) return 0;
-  const VectorCall seen{call.callable, replaced.data(), call.count, call.names};
-  const int status = before(seen, result);
-  return status != 0 ? status : finish(seen.make(), result);
+  return call_seen({call.callable, replaced.data(), call.count, call.names}, result);
 }
 
 int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** result) {

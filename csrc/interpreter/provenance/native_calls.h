@@ -47,6 +47,8 @@ class NativeCalls {
   [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call);
   int refuse_memo(PyObject* function, py::Ref key);
   [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
+  /// Makes a call with other arguments than the program's.
+  int call_seen(const VectorCall& call, PyObject** result);
   /// Ends a call that gave `value` (stolen), or raised.
   int finish(PyObject* value, PyObject** result);
 

@@ -65,8 +65,7 @@ const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
   read.expectation = Expectation::kObject;
   read.part = &state_.provenance.add(tuple, &owner, read.accessor, read.key.get(), read.index);
   const Read& added = add(owner, std::move(read));
-  if (!read_numbers(*added.part, seen.get())) return nullptr;
-  added.part->seen = std::move(seen);
+  if (read_numbers(*added.part, seen.get())) added.part->seen = std::move(seen);
   return &added;
 }
 
