@@ -172,6 +172,7 @@ py::Ref ProgramCapture::interpret() {
   if (!call_.admit_arguments()) return nullptr;
   const tracer::RecordTop record(recorder_);
   static_cast<void>(tracer::take_refusal());
+  static_cast<void>(tracer::take_raised_for_data());
   py::Ref result = call_.run();
   tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.

@@ -73,6 +73,7 @@ std::shared_ptr<const Specialization> make_compiled(ProgramCapture& capture, con
 std::shared_ptr<const Specialization> make_eager(ProgramCapture& capture) {
   const py::SavedError failure;
   capture.tracker().journal().rollback();
+  if (tracer::take_raised_for_data()) return nullptr;
   if (std::ranges::any_of(capture.trace().symbols, tracer::looks_at_data)) return nullptr;
   auto specialization = std::make_shared<Specialization>();
   specialization->runs_eager = true;

@@ -19,6 +19,7 @@
 #include "runtime/compiled_autograd.h"
 #include "runtime/memory_pool.h"
 #include "runtime/partial_gradients.h"
+#include "runtime/shared_gradients.h"
 #include "runtime/spared_hooks.h"
 
 namespace thunder::runtime {
@@ -100,11 +101,14 @@ variable_list run_on_saved(const DifferentiableProgram& program, variable_list c
     const std::size_t position = program.saved[i].kind == SavedValue::Kind::kPlain ? plain++ : variable++;
     if (backward->reads[i]) inputs.push_back(std::move(saved[position]));
   }
+  const HeldCotangents held(cotangents);
   append_cotangents(*backward, cotangents, inputs);
   const PoolScope pool;
   std::vector<c10::IValue> results(backward->program.output_count());
   backward->program.run(inputs, results);
-  return gradients_of(program, results, needed);
+  variable_list gradients = gradients_of(program, results, needed);
+  held.separate(gradients);
+  return gradients;
 }
 
 /// The one node of a compiled function in PyTorch's graph.
@@ -144,6 +148,7 @@ class CompiledBackward final : public Node {
     const PoolScope pool;
     GraphRunner::Hold hold;  // until the backward has run
     std::vector<c10::IValue> inputs = saved_values(*backward, cotangents, keep, hold);
+    const HeldCotangents held(cotangents);
     append_cotangents(*backward, cotangents, inputs);
     std::vector<c10::IValue> results(backward->program.output_count());
     if (hold == nullptr || !graphs_->run_backward(*backward, inputs, results, hold)) {
@@ -153,6 +158,7 @@ class CompiledBackward final : public Node {
     std::vector<bool> needed;
     for (std::size_t i = 0; i < num_outputs(); ++i) needed.push_back(task_should_compute_output(i));
     variable_list gradients = gradients_of(*program_, results, needed);
+    held.separate(gradients);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) spare_hooks_behind(next_edge(i));
     }

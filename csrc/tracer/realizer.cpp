@@ -69,6 +69,20 @@ class RandomScope {
   bridge::RandomState outside_ = bridge::RandomState::now(sources_);
 };
 
+/// Runs a kernel on data of this call. A program that catches its error is no program for other data.
+template <typename Run>
+void run_on_data(const std::string& name, const Run& run) {
+  try {
+    run();
+  } catch (const UserError&) {
+    throw;
+  } catch (...) {
+    note_refusal(name + " raised an error for the data of this call, which the program catches");
+    TraceSession::current().raised_for_data = true;
+    throw;
+  }
+}
+
 ResultType describe(const at::Tensor& real, bool requires_grad) {
   ir::TensorType type = bridge::type_of(real);
   type.requires_grad = requires_grad && (ir::is_floating_point(type.dtype) || ir::is_complex(type.dtype));
@@ -195,7 +209,8 @@ void Realizer::advance(const ir::Trace& trace, std::span<const at::Tensor> input
         type != nullptr && type->requires_grad && !c10::InferenceMode::is_enabled());
   }
   for (; done_ < trace.symbols.size(); ++done_) {
-    if (unknown_.empty() || !leave_out(trace.symbols[done_])) run(trace, trace.symbols[done_]);
+    const ir::BoundSymbol& symbol = trace.symbols[done_];
+    if (unknown_.empty() || !leave_out(symbol)) run_on_data(symbol.op->name, [&] { run(trace, symbol); });
   }
 }
 
@@ -239,7 +254,7 @@ ResultTypes Realizer::infer(const ir::Trace& trace, std::span<const at::Tensor> 
     }
     const RandomScope nothing_drawn(std::move(sources), random);
     const c10::AutoGradMode gradients(requires_grad);
-    op.callBoxed(stack);
+    run_on_data(op.operator_name().name, [&] { op.callBoxed(stack); });
   }
   const std::vector<at::Tensor> results = tensors_of(stack);
   const bool is_known = std::ranges::any_of(results, [](const at::Tensor& result) { return result.requires_grad(); });

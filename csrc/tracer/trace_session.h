@@ -29,6 +29,7 @@ struct TraceSession {
   Recording* bottom = nullptr;                        ///< recorder of the innermost `RecordBottom`
   int call_depth = 0;                                 ///< calls that are being recorded inside of each other
   std::string refusal;                                ///< message of a refusal since `take_refusal`
+  bool raised_for_data = false;                       ///< see `take_raised_for_data`
   std::vector<at::Tensor>* known_contents = nullptr;  ///< see known_contents.h
   AutocastSearch autocast_search = AutocastSearch::kOff;
   const RealizeScope* realize = nullptr;
@@ -46,5 +47,7 @@ struct TraceSession {
 /// what eager code would not.
 [[nodiscard]] std::string take_refusal();
 void note_refusal(std::string what);
+/// Whether a kernel has raised an error for data of this call since the last time: calls like it may raise none.
+[[nodiscard]] bool take_raised_for_data();
 
 }  // namespace thunder::tracer

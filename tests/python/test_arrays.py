@@ -366,3 +366,20 @@ def test_an_array_becomes_a_tensor_on_the_default_device(name: str) -> None:
             except TypeError as error:  # FloatTensor takes no device but the CPU
                 outcomes.append(type(error).__name__)
         assert outcomes[0] == outcomes[1]
+
+
+def test_each_conversion_of_an_array_is_a_tensor_of_its_own() -> None:
+    def program(array: Any) -> Any:
+        first, second, third = torch.from_numpy(array), torch.from_numpy(array), torch.as_tensor(array)
+        return first, second, third, first is second, first + second
+
+    array = numpy.arange(3.0)
+    compiled = thunder.jit(program)
+    for _ in range(3):
+        first, second, third, is_same, total = compiled(array)
+        assert len({id(first), id(second), id(third)}) == 3
+        assert not is_same
+        assert first.data_ptr() == second.data_ptr() == third.data_ptr()
+        assert total.tolist() == (2 * array).tolist()
+        array += 1
+    assert thunder.cache_misses(compiled) == 1

@@ -177,3 +177,73 @@ def test_autocast(around: bool) -> None:
     for got, expected in zip(module.parameters(), eager.parameters(), strict=True):
         assert got.grad.dtype == expected.grad.dtype
         torch.testing.assert_close(got.grad, expected.grad, rtol=1e-2, atol=1e-3)
+
+
+def written_into(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros(4, 3)
+    y[1:3] = x
+    return y
+
+
+# Functions of a leaf (2, 3) whose derivative is a part of the cotangent, or shows it in another shape.
+WITHIN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "written into a slice": written_into,
+    "concatenated": lambda x: torch.cat([x, torch.zeros(2, 3)]),
+    "stacked": lambda x: torch.stack([x, torch.zeros(2, 3)]).view(4, 3),
+    "padded": lambda x: F.pad(x, (0, 0, 1, 1)),
+    "scattered into a slice": lambda x: torch.zeros(4, 3).slice_scatter(x, 0, 1, 3),
+    "scattered by strides": lambda x: torch.zeros(4, 3).as_strided_scatter(x, (2, 3), (3, 1), 3),
+    "in another shape": lambda x: torch.cat([x.view(3, 2).view(2, 3), torch.zeros(2, 3)]),
+}
+# How the results of two leaves meet.
+MEETING: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "sin of the sum": lambda y, z: (y + z).sin(),
+    "sum": lambda y, z: y + z,
+    "difference": lambda y, z: z - y,
+    "concatenated": lambda y, z: torch.cat([y, z]),
+}
+
+
+@pytest.mark.parametrize("meeting", MEETING)
+@pytest.mark.parametrize("within", WITHIN)
+def test_gradients_that_lie_in_each_other_do_not_share_memory(within: str, meeting: str) -> None:
+    def program(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return MEETING[meeting](WITHIN[within](x), z)
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        torch.manual_seed(0)
+        x, z = torch.randn(2, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+        for _ in range(2):
+            function(x, z).sum().backward()
+            nn.utils.clip_grad_norm_([x, z], 1.0)
+        assert x.grad is not None
+        assert z.grad is not None
+        outcomes += [x.grad.clone(), z.grad.clone()]
+        x.grad.zero_()
+        outcomes.append(z.grad)
+    for expected, actual in zip(outcomes[:3], outcomes[3:], strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_gradient_does_not_lie_in_a_cotangent_of_the_caller(within: str) -> None:
+    x = torch.ones(2, 3, requires_grad=True)
+    cotangent = torch.ones(4, 3)
+    thunder.jit(WITHIN[within])(x).backward(cotangent)
+    assert x.grad is not None
+    x.grad.zero_()
+    assert cotangent.sum() == 12
+
+
+def test_hook_on_one_gradient_does_not_change_another() -> None:
+    def count_rows(leaf: torch.Tensor) -> None:
+        assert leaf.grad is not None
+        leaf.grad.mul_(leaf.shape[0])
+
+    x, z = torch.ones(2, 3, requires_grad=True), torch.ones(4, 3, requires_grad=True)
+    for leaf in (x, z):
+        leaf.register_post_accumulate_grad_hook(count_rows)
+    thunder.jit(lambda x, z: torch.cat([x, torch.zeros(2, 3)]) + z)(x, z).sum().backward()
+    assert torch.equal(x.grad, torch.full((2, 3), 2.0))
+    assert torch.equal(z.grad, torch.full((4, 3), 4.0))

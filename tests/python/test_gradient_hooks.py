@@ -324,3 +324,22 @@ def test_each_hook_on_an_accumulated_gradient_runs_once(count: int) -> None:
         for run, log in zip((compiled, program), logs, strict=True):
             run(x(), log).sum().backward()
         assert logs[0] == logs[1]
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("gives_input", [False, True])
+def test_hook_on_a_view_of_an_input_behind_a_backward_inside_runs_in_a_later_one(gives_input: bool) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = x.flatten()
+        flat.register_hook(lambda g: g + 5)
+        flat.sum().backward()
+        return (x, flat) if gives_input else (flat, x * 1)
+
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        x = torch.tensor([[0.5, 1.5]], requires_grad=True)
+        function(x)
+        results = function(x)
+        torch.autograd.backward(results, [torch.ones_like(result) for result in results])
+        gradients.append(x.grad)
+    assert torch.equal(gradients[0], gradients[1])

@@ -202,3 +202,40 @@ def test_inputs_after_an_error_of_a_fusion_are_those_of_eager(program: Callable[
             torch.testing.assert_close(*outcomes)
         else:
             assert outcomes == [IndexError, IndexError]
+
+
+LOOKS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "number": lambda x: x.sum().item() > 0,
+    "truth": lambda x: bool((x > 0).all()),
+    "list": lambda x: x.tolist(),
+    "array": lambda x: x.numpy(),
+    "nonzero": lambda x: x.nonzero(),
+    "mask": lambda x: x[x > 0],
+}
+RAISING: dict[str, Callable[[torch.Tensor], Any]] = {
+    "cholesky": torch.linalg.cholesky,
+    "index": lambda x: x[x[0].long() - 1],
+    "repeat_interleave": lambda x: x.repeat_interleave(x[0].long()),
+    "bincount": lambda x: x[0].long().bincount(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("name", RAISING)
+def test_error_for_data_before_the_program_looks_at_data(name: str, look: str) -> None:
+    """The call that is traced raises, is caught, and a later one does not, and the other way round."""
+
+    def program(x: torch.Tensor) -> Any:
+        try:
+            RAISING[name](x)
+            seen = LOOKS[look](x)
+        except (RuntimeError, IndexError):
+            return "raised"
+        return seen.tolist() if hasattr(seen, "tolist") else seen
+
+    for signs in ((-9.0, 1.0, 1.0, -9.0, 1.0), (1.0, -9.0, 1.0, -9.0, -9.0)):
+        compiled = thunder.jit(program)
+        for sign in signs:
+            x = torch.eye(1) * sign
+            assert compiled(x) == program(x)

@@ -89,7 +89,9 @@ PyObject* ArrayInputs::lift(interpreter::Tracker& tracker, interpreter::Node& ar
   if (!function) return nullptr;
   constexpr auto kStep = interpreter::Accessor::kConversion;
   if (const interpreter::Read* known = tracker.provenance().find_read(array, kStep, function.get(), 0)) {
-    return tracker.tensors().present(Py_NewRef(known->value.get()));
+    // Each call makes a tensor of its own.
+    const py::Ref first = py::Ref::steal(tracker.tensors().present(Py_NewRef(known->value.get())));
+    return first ? PyObject_GetAttrString(first.get(), "data") : nullptr;
   }
   py::Ref real;
   {

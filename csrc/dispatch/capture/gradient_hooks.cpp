@@ -156,16 +156,24 @@ bool GradientHooks::leave_those_of_outputs(std::span<const py::Ref> outputs) {
 
 void GradientHooks::require_on_computed(std::span<const py::Ref> outputs) const {
   if (hooked_.empty()) return;
-  const auto is_hooked = [this](const at::Tensor& tensor) {
-    return std::ranges::any_of(
-        hooked_, [&](const Hooked& hooked) { return hooked.node == tensor.grad_fn() && !is_released(*hooked.node); });
+  const auto hooked_at = [this](const at::Tensor& tensor) {
+    return std::ranges::find_if(hooked_, [&](const Hooked& hooked) { return hooked.node == tensor.grad_fn(); });
   };
   for (const py::Ref& output : outputs) {
     if (!is_tensor(output.get())) continue;  // a number
     at::Tensor tensor = unpack_tensor(output.get());
+    bool is_hooked = false;
+    bool is_all_released = true;
     while (tracer::is_trace_tensor(tensor) && view_of(tensor) != nullptr) {
-      if (is_hooked(tensor)) refuse("Tensor.register_hook on a view that is returned or stored: register it outside");
+      if (const auto hooked = hooked_at(tensor); hooked != hooked_.end()) {
+        is_hooked = true;
+        is_all_released = is_all_released && is_released(*hooked->node);
+      }
       tensor = at::Tensor(view_of(tensor)->parent);
+    }
+    // A backward that comes by a view of an input runs the hook, whatever another one has released.
+    if (is_hooked && (!is_all_released || recorder_.tensors.real_behind(tensor).defined())) {
+      refuse("Tensor.register_hook on a view that is returned or stored: register it outside");
     }
   }
 }

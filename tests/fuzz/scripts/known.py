@@ -64,6 +64,12 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"the gradient of a result of a compiled function is asked for",
         "gradients between results are refused",
     ),
+    ("missing", r"\.grad type is missing.*\.retain_grad\(", "gradients between results are refused"),
+    (
+        "more",
+        r"\.grad \w+ is '[^\n]*', which eager has not.*\.(squeeze|transpose|swapaxes)_\(",
+        "a write that changes no metadata of an input leaves its history as it is",
+    ),
     ("number", r"expected nan, got -?inf.*gelu", "oneDNN's gelu of infinity is NaN"),
     ("number|value", r"^step[^\n]*: at \(.*resize_\(", _RESIZED),
     (

@@ -103,8 +103,9 @@ class _Walk:
             stride = tuple(stride for stride, size in sizes if size != 1)
             if 0 not in stride:  # the gradient of a sum is one number, expanded, or is not: nobody promises which
                 facts[f"{path} stride"] = stride
-            storage = tensor.untyped_storage()._cdata
-            first, offset = self._memory.setdefault(storage, (path, tensor.storage_offset()))
+            storage = tensor.untyped_storage()
+            memory = storage.data_ptr() or storage._cdata  # arrays of NumPy have a storage for each tensor over them
+            first, offset = self._memory.setdefault(memory, (path, tensor.storage_offset()))
             facts[f"{path} memory"] = (first, tensor.storage_offset() - offset)
         if tensor.numel() and not tensor.is_inference():
             version = tensor._version
