@@ -1,6 +1,8 @@
 // Losses.
 #include <ATen/ATen.h>
 
+#include <tuple>
+
 #include "transforms/rule_lists.h"
 
 namespace thunder::transforms {
@@ -46,9 +48,21 @@ void cross_entropy_backward(RuleCall& call) {
   call.give(x, at::scatter_add(at::mul(probabilities, scale), 1, column, at::neg(scale)));
 }
 
+// PyTorch's second result has the size of the input on a CPU and no elements on a GPU, of which meta kernels know
+// nothing. Its derivative needs none: the sigmoid of -x.
+
+Tensors log_sigmoid_forward(RuleCall& call) { return {std::get<0>(at::log_sigmoid_forward(call.tensor(0)))}; }
+
+void log_sigmoid_backward(RuleCall& call) {
+  if (!call.cotangent(0).defined()) return;
+  call.give(call.tensor(0), at::mul(call.cotangent(0), at::sigmoid(at::neg(call.tensor(0)))));
+}
+
 constexpr GradRule kLossRules[] = {
     {"aten::cross_entropy_loss", "", "saves two numbers for each row instead of all probabilities",
      &cross_entropy_applies, &cross_entropy_forward, &cross_entropy_backward},
+    {"aten::log_sigmoid", "", "saves nothing besides the input; PyTorch a buffer of unknown size", nullptr,
+     &log_sigmoid_forward, &log_sigmoid_backward},
 };
 
 }  // namespace

@@ -36,6 +36,22 @@ def test_cross_entropy(reduction: str, dtype: torch.dtype, target: tuple[int, ..
     assert served(F.cross_entropy, logits, targets(*target)) == {"aten.cross_entropy_loss.default": "registered"}
 
 
+def test_log_sigmoid() -> None:
+    x = torch.tensor([0.0, -0.0, 1.5, -1.5, 100.0, -100.0, float("inf"), -float("inf"), float("nan")]).requires_grad_()
+    assert_as_eager(F.logsigmoid, x)
+    assert served(F.logsigmoid, x) == {"aten.log_sigmoid.default": "registered"}
+
+
+@pytest.mark.gpu
+def test_log_sigmoid_of_other_sizes_on_a_gpu() -> None:
+    compiled = thunder.jit(F.logsigmoid)
+    for size in (2, 8, 3, 0, 1, 5):
+        x = torch.linspace(-3, 3, size, device="cuda").requires_grad_()
+        (expected,) = torch.autograd.grad(F.logsigmoid(x).sum(), x)
+        (actual,) = torch.autograd.grad(compiled(x).sum(), x)
+        torch.testing.assert_close(actual, expected)
+
+
 def test_cross_entropy_of_large_and_infinite_logits() -> None:
     logits = torch.tensor([[1e4, -1e4, 0.0], [-float("inf"), 1.0, 2.0]]).requires_grad_()
     assert_as_eager(F.cross_entropy, logits, targets(0, 2))
