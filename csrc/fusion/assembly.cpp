@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "fusion/region.h"
@@ -93,7 +94,8 @@ class Assembler {
   void emit_group(std::uint32_t g) {
     const FusionGroup& group = groups_[g];
     for (const std::size_t i : group.symbols) emitted_[i] = true;
-    for (const std::size_t i : group.symbols) emit_what_is_read(g, static_cast<std::uint32_t>(i));
+    std::set<std::uint32_t> repeated;
+    for (const std::size_t i : group.symbols) emit_what_is_read(g, static_cast<std::uint32_t>(i), repeated);
     Parts parts;
     parts.group = g;
     std::vector<std::uint32_t> doubled;
@@ -123,11 +125,16 @@ class Assembler {
     std::map<ir::ValueId, ir::ValueId> repeated;  ///< made in another group -> here
   };
 
-  void emit_what_is_read(std::uint32_t g, std::uint32_t i) {
+  /// `repeated`: the symbols that the group repeats whose reads have been emitted.
+  void emit_what_is_read(std::uint32_t g, std::uint32_t i, std::set<std::uint32_t>& repeated) {
     passes::for_each_argument(trace_.symbols[i], [&](ir::ValueId id) {
       const std::uint32_t maker = order_.maker(id);
       if (maker == passes::kNoPlace || is_made_in(g, id)) return;
-      is_repeated_[maker] ? emit_what_is_read(g, maker) : emit(maker);
+      if (!is_repeated_[maker]) {
+        emit(maker);
+      } else if (repeated.insert(maker).second) {
+        emit_what_is_read(g, maker, repeated);
+      }
     });
   }
 

@@ -822,3 +822,36 @@ def test_integers_are_converted_to_the_type_of_what_they_are_compared_with(name:
                 outcomes.append(str(error).splitlines()[0])
         assert outcomes[0] == outcomes[1]
         assert torch.equal(mine, eager)
+
+
+# One step of a chain that reads each value more than once, so that the ways through it double with each step.
+STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "where": lambda x, y: torch.where(x > 0, x * 0.5, x + 1),
+    "maximum": lambda x, y: torch.maximum(x * 0.5, x + 1) * (x > 0),
+    "clamps": lambda x, y: x.clamp(0, 1) * (x - 1) + (x.clamp(-1, 1) + 2) * x.abs().clamp(max=1),
+    "softmax": lambda x, y: torch.softmax(x * 2 + x.sin(), -1) + x * 0.5,
+    "gates": lambda x, y: torch.sigmoid(x) * y + torch.sigmoid(x + y) * torch.tanh(x),
+    "views": lambda x, y: x.t().contiguous().t() * 0.5 + x.tanh(),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_long_chain_that_reads_values_twice_compiles(step: str, requires_grad: bool) -> None:
+    """Whatever goes through the operations behind a value has to visit each once."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(150):
+            x = STEPS[step](x, y)
+        return x
+
+    outcomes = []
+    for function in (program, thunder.jit(program)):
+        torch.manual_seed(0)
+        x, y = torch.randn(4, 6, requires_grad=requires_grad), torch.randn(4, 6)
+        result = function(x, y)
+        outcomes.append([result.detach()])
+        if requires_grad:
+            result.sum().backward()
+            outcomes[-1].append(x.grad)
+    torch.testing.assert_close(outcomes[1], outcomes[0])
