@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -359,6 +360,25 @@ std::optional<std::int64_t> least_value(const Dim& dim) {
     sum += *least;
   }
   return sum;
+}
+
+double magnitude(const Dim& dim, const std::function<double(std::uint32_t symbol)>& size_of) {
+  if (dim.is_concrete()) return std::abs(static_cast<double>(dim.hint));
+  const SizeExpression& expression = *dim.expression;
+  if (expression.kind == Kind::kSymbol) return size_of(expression.symbol);
+  if (expression.kind == Kind::kSum) {
+    double sum = 0;
+    for (const Term& term : expression.terms) {
+      double product = std::abs(static_cast<double>(term.factor));
+      for (const SizeExpression* leaf : term.leaves) product *= magnitude(part_of(leaf), size_of);
+      sum += product;
+    }
+    return sum;
+  }
+  const double left = magnitude(expression.left, size_of);
+  const double right = magnitude(expression.right, size_of);
+  if (expression.kind != Kind::kFloorDivide) return std::max(left, right);
+  return (expression.right.is_concrete() ? left / right : left) + 1;
 }
 
 std::string to_string(const Dim& dim) { return dim.is_concrete() ? std::to_string(dim.hint) : dim.expression->text; }

@@ -66,6 +66,9 @@ struct SizeFunction {
 [[nodiscard]] std::vector<std::int64_t> evaluate(std::span<const Dim> dims, SymbolValues symbols);
 /// A number that the dimension is not below, whatever the symbols are, which are two or more; nullopt: none is known.
 [[nodiscard]] std::optional<std::int64_t> least_value(const Dim& dim);
+/// A bound of the absolute values of all numbers that computing a dimension meets, where symbols are as large as
+/// `size_of` says.
+[[nodiscard]] double magnitude(const Dim& dim, const std::function<double(std::uint32_t symbol)>& size_of);
 /// As Python: `64*s0 + s1`.
 [[nodiscard]] std::string to_string(const Dim& dim);
 /// The symbol that a dimension is by itself; nullopt: it is something else.

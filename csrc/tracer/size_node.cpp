@@ -78,23 +78,16 @@ Compared compare_sizes(const ir::Dim& left, SizeComparison comparison, const ir:
   return {};
 }
 
-std::optional<ir::Condition> bound_of_product(const ir::Dim& left, const ir::Dim& right) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 50U;
+bool may_be_large(const ir::Dim& left, const ir::Dim& right) {
   // Different sizes are together no larger than memory.
-  constexpr std::int64_t kLarge = std::int64_t{1} << 24U, kLargeTogether = std::int64_t{1} << 16U;
+  constexpr double kLarge = 0x1p24, kLargeTogether = 0x1p16, kMost = 0x1p50;
   std::vector<std::uint32_t> ours, others, shared;
   ir::add_symbols(left, ours);
   ir::add_symbols(right, others);
   std::ranges::set_intersection(ours, others, std::back_inserter(shared));
-  std::uint32_t count = 0;
-  for (const std::uint32_t symbol : ours) count = std::max(count, symbol + 1);
-  for (const std::uint32_t symbol : others) count = std::max(count, symbol + 1);
-  const std::vector<std::int64_t> sizes(count, shared.empty() ? kLargeTogether : kLarge);
-  const ir::Dim product = left * right;
-  const std::int64_t largest = ir::evaluate(product, sizes);
-  if (largest > kMost) return ir::Condition{Kind::kAtMost, product, kMost};
-  if (largest < -kMost) return ir::Condition{Kind::kAtMost, -kMost, product};
-  return std::nullopt;
+  const double size = shared.empty() ? kLargeTogether : kLarge;
+  const auto size_of = [size](std::uint32_t) { return size; };
+  return ir::magnitude(left, size_of) * ir::magnitude(right, size_of) > kMost;
 }
 
 ir::Dim floor_remainder(const ir::Dim& left, const ir::Dim& right) {

@@ -27,6 +27,9 @@ class SizeUses {
   virtual void require_divisor(const ir::Dim& divisor) = 0;
   /// The program has computed a size.
   virtual void note_expression(const ir::Dim& dim) = 0;
+  /// Has the program run only for sizes at which 64 bits hold all that computing `dim` meets; false: they do not hold
+  /// it with room to spare at the sizes that were traced.
+  virtual bool keep_within_range(const ir::Dim& dim) = 0;
   /// The number is needed.
   virtual void pin_symbols_of(const ir::Dim& dim) = 0;
 
@@ -133,9 +136,8 @@ struct Compared {
   std::vector<ir::Condition> conditions;
 };
 [[nodiscard]] Compared compare_sizes(const ir::Dim& left, SizeComparison comparison, const ir::Dim& right);
-/// A condition under which the product of two sizes is below 2**50, so that arithmetic with it is Python's; nullopt: it
-/// is, for all sizes that tensors have.
-[[nodiscard]] std::optional<ir::Condition> bound_of_product(const ir::Dim& left, const ir::Dim& right);
+/// Whether the product of two sizes may be 2**50 or more, for sizes that tensors have.
+[[nodiscard]] bool may_be_large(const ir::Dim& left, const ir::Dim& right);
 /// Rounded towards minus infinity, or its remainder, of a divisor that is not zero.
 [[nodiscard]] ir::Dim floor_remainder(const ir::Dim& left, const ir::Dim& right);
 

@@ -271,6 +271,29 @@ void SizeShadows::assume(const ir::Condition& condition) {
   make_fit();
 }
 
+bool SizeShadows::keep_within_range(const ir::Dim& dim) {
+  constexpr double kMostTraced = 0x1p50, kMost = 0x1p62, kMostOfTensors = 0x1p24;
+  if (dim.is_concrete()) return true;
+  const auto traced = fit_->samples()[0];
+  const auto at = [&](double times) {
+    return ir::magnitude(dim, [&](std::uint32_t symbol) { return times * static_cast<double>(traced[symbol]); });
+  };
+  const double here = at(1);
+  if (here > kMostTraced) return false;
+  const auto largest = [&](std::uint32_t symbol) { return ints_.contains(symbol) ? kMost : kMostOfTensors; };
+  if (ir::magnitude(dim, largest) <= kMost) return true;
+  std::int64_t times = 1;
+  while (at(2.0 * static_cast<double>(times)) <= kMost) times *= 2;
+  if (times < 4) return false;
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(dim, symbols);
+  for (const std::uint32_t symbol : symbols) {
+    const ir::Dim size = ir::Dim::symbol(symbol, traced[symbol]);
+    assume({ir::Condition::Kind::kAtMost, size, times * traced[symbol]});
+  }
+  return true;
+}
+
 void SizeShadows::require_divisor(const ir::Dim& divisor) {
   const auto comparison = divisor.hint > 0 ? SizeComparison::kGreater : SizeComparison::kLess;
   for (const ir::Condition& condition : compare_sizes(divisor, comparison, 0).conditions) assume(condition);

@@ -92,6 +92,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
 
   /// The program went on as it does only where the condition holds.
   void assume(const ir::Condition& condition) override;
+  bool keep_within_range(const ir::Dim& dim) override;
+  /// The symbol is an int among the arguments, which may be larger than sizes of tensors are.
+  void note_int(std::uint32_t symbol) { ints_.insert(symbol); }
   /// The program divides by this number, which is not zero.
   void require_divisor(const ir::Dim& divisor) override;
   /// The program computed this size.
@@ -181,6 +184,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::vector<Shadow> shadows_;
   std::vector<at::Tensor> kept_;  ///< tensors of the program: their addresses are keys
   std::set<std::uint32_t> pinned_;
+  std::set<std::uint32_t> ints_;  ///< symbols that are ints among the arguments
   std::vector<std::pair<std::uint32_t, ir::SourceLocation>> reasons_;
   std::vector<Assumed> assumed_;
   std::vector<ir::Dim> expressions_;  ///< that the program computed

@@ -258,6 +258,111 @@ def test_ints_of_a_tuple_may_change(kind: type, name: str) -> None:
         require_same(compiled, function, torch.randn(8), kind(other))
 
 
+OF_TUPLES_OF_TUPLES: dict[str, tuple[Callable[[Tensor, tuple[Any, ...]], Any], int]] = {
+    "item": (lambda x, given: x.sum().expand(given[0]) * 2, 2),
+    "spread": (lambda x, given: x.sum().expand(*given[0]) * 2, 2),
+    "all spread": (lambda x, given: F.interpolate(x.expand(1, 1, 8, 8), *given[:3]), 2),
+    "deep": (lambda x, given: x.sum().expand(given[3][0][1], given[0][1]), 2),
+    "loop": (lambda x, given: [x * n for n in given[0]], 2),
+    "compared": (lambda x, given: (x * 2, given[0] == given[3][0], given[0] is given[3][0]), 2),
+    "returned": (lambda x, given: (x.sum().expand(given[0]), given, given[0]), 6),
+    "key": (lambda x, given: x * {((5, 7), None, "nearest", ((5, 7),)): 4.0}.get(given, 3.0), 6),
+}
+
+
+@pytest.mark.parametrize("name", OF_TUPLES_OF_TUPLES)
+def test_ints_of_a_tuple_in_a_tuple_may_change(name: str) -> None:
+    function, expected = OF_TUPLES_OF_TUPLES[name]
+    compiled = thunder.jit(function)
+    for shape in ((4, 6), (5, 7), (9, 12), (33, 40), (4, 6), (5, 7), (2, 2), (6, 1)):
+        x, given = torch.randn(8), (shape, None, "nearest", ((*shape,),))
+        require_same(compiled, function, x, given)
+    assert specializations(compiled) <= expected + 2, thunder.explain_shapes(compiled)
+
+
+def test_ints_beside_tensors_that_are_spread_over_arguments_may_change() -> None:
+    def function(given: tuple[Any, ...]) -> Tensor:
+        return F.layer_norm(*given)
+
+    compiled = thunder.jit(function)
+    for n in (4, 5, 9, 33):
+        given = (torch.randn(2, n, 3 * n), (n, 3 * n), torch.randn(n, 3 * n))
+        torch.testing.assert_close(compiled(given), function(given))
+    assert specializations(compiled) == 2
+
+
+# Steps after which an expression is twice as long.
+DOUBLING: dict[str, Callable[[Any], Any]] = {
+    "generator": lambda n: (n * 1103515245 + 12345) % 2**31,
+    "square": lambda n: (n * n + n) % 97,
+    "halves": lambda n: (n * 2 + n // 2 + 1) % 13,
+    "sum": lambda n: n + n // 2,
+    "shifts": lambda n: (n << 1) + (n >> 1) & 0xFFFF,
+    "bounds": lambda n: max(n, 7) + min(n, 9) // 2,
+}
+
+
+@pytest.mark.parametrize("of_size", [False, True])
+@pytest.mark.parametrize("step", DOUBLING)
+def test_arithmetic_that_doubles_expressions_ends(step: str, of_size: bool) -> None:
+    def function(x: Tensor, n: int) -> Tensor:
+        number = x.shape[0] if of_size else n
+        for _ in range(40):
+            number = DOUBLING[step](number)
+        return x * (number % 1000)
+
+    compiled = thunder.jit(function)
+    for n in (2, 3, 5, 8):
+        x = torch.randn(n + 1)
+        torch.testing.assert_close(compiled(x, n), function(x, n))
+
+
+INTEGERS: dict[str, Callable[[int], Any]] = {
+    "product": lambda k: k * 1000000000,
+    "squares": lambda k: ((k * k) % 97, -k * k, k * k * k - k * k * (k - 1)),
+    "parts": lambda k: ((k // 2) * (k % 3), ((k % 7) * (k // 97)) // 2, (k % -7) * (k * k), (97 * k) * (k % 2)),
+    "sums": lambda k: (k + k, k * 2 - k, k << 20, k >> 3, max(k, 5) * min(k, 7)),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_arithmetic_with_ints_knows_no_limit(name: str) -> None:
+    """Also where 64 bits would not hold a term of what is computed."""
+    compiled = thunder.jit(lambda x, k: (x * 2, INTEGERS[name](k)))
+    numbers = [
+        2,
+        3,
+        5,
+        97,
+        10**6,
+        5 * 10**9,
+        123456789,
+        10**10,
+        10**12,
+        2**31,
+        2**40,
+        2**52,
+        2**62,
+        2**64,
+        -5,
+        -(10**12),
+    ]
+    for k in [*numbers, 0, 1, 7]:
+        assert compiled(torch.ones(2), k)[1] == INTEGERS[name](k)
+
+
+def test_arithmetic_with_sizes_knows_no_limit() -> None:
+    def function(x: Tensor) -> Tensor:
+        number = x.shape[0]
+        for _ in range(4):
+            number = number * number % 1009
+        return x.new_zeros(number)
+
+    compiled = thunder.jit(function)
+    for n in (2, 3, 96, 97, 150, 5, 1, 0):
+        assert compiled(torch.ones(n)).shape == function(torch.ones(n)).shape
+
+
 OF_LISTS: dict[str, Callable[[Tensor, list[int]], Tensor]] = {
     "expand": lambda x, shape: x.expand(shape[0], 8) * 2,
     "new tensors": lambda x, shape: x.sum() * torch.ones(shape),

@@ -79,15 +79,17 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
 
 bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                const tracer::SizeShadows* shadows) {
-  constexpr Py_ssize_t kMost = 16;  // a shape has no more; others are data
+  constexpr Py_ssize_t kMost = 16;  // a shape has no more, calls neither; others are data
   if (history == nullptr || Py_SIZE(sequence) > kMost) return false;
   bool some_are = false;
   for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    const std::string item_path = path + "[" + std::to_string(i) + "]";
+    if (PyTuple_Check(item)) some_are = are_symbols(item, item_path, history, shadows) || some_are;
     int overflow = 0;
     const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
-    if (!PyLong_CheckExact(item) || overflow != 0) return false;
-    const std::string key = number_path(path + "[" + std::to_string(i) + "]");
+    if (!PyLong_CheckExact(item) || overflow != 0) continue;
+    const std::string key = number_path(item_path);
     seen_[key] = {value};
     some_are = some_are || (shadows != nullptr && may_be_symbol(item) && dynamic_.is_symbol(key, value));
   }
@@ -110,6 +112,7 @@ PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std
   const std::uint32_t symbol = dynamic_.add_number(real, number_path(path));
   shadows->add_input(traced, dynamic_.symbols_of(real));
   NumbersOfSizes::add_int(symbol);
+  shadows->note_int(symbol);
   return make_size_number(shadows->symbol(symbol));
 }
 

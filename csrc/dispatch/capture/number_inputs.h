@@ -33,7 +33,7 @@ class NumberInputs {
   /// `shadows` is null where there are no symbols.
   [[nodiscard]] at::Tensor input_for(PyObject* number, const std::string& path, const SizeHistory* history,
                                      const tracer::SizeShadows* shadows);
-  /// Whether ints in a tuple or list that was found at `path` are symbols.
+  /// Whether ints in a tuple or list that was found at `path`, or in a tuple in it, are symbols.
   [[nodiscard]] bool are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                  const tracer::SizeShadows* shadows);
   /// The object that the program sees for a number for which the tensor `real` stands (new reference), or null with an

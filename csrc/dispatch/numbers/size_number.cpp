@@ -92,14 +92,10 @@ std::optional<ir::Dim> masked(const ir::Dim& size, const ir::Dim& mask) {
 
 /// nullopt: Python's arithmetic, which knows no limit, gives another number where the sizes are larger.
 std::optional<ir::Dim> product_within(const ir::Dim& left, const ir::Dim& right) {
-  std::vector<std::uint32_t> symbols;
-  ir::add_symbols(left, symbols);
-  ir::add_symbols(right, symbols);
-  const std::vector<std::int64_t> small(symbols.empty() ? 0 : std::ranges::max(symbols) + 1, 2);
-  const auto fits = [](std::int64_t first, std::int64_t second) {
-    return second == 0 || std::abs(static_cast<double>(first)) <= kLargest / std::abs(static_cast<double>(second));
-  };
-  const bool is_product = fits(left.hint, right.hint) && fits(ir::evaluate(left, small), ir::evaluate(right, small));
+  const auto fits = [](double first, double second) { return std::abs(first) * std::abs(second) <= kLargest; };
+  const auto least = [](const ir::Dim& dim) { return ir::magnitude(dim, [](std::uint32_t) { return 2.0; }); };
+  const bool is_product = fits(static_cast<double>(left.hint), static_cast<double>(right.hint)) &&
+                          fits(least(left), least(right));  // of their terms
   return is_product ? std::optional(left * right) : std::nullopt;
 }
 
@@ -131,6 +127,13 @@ std::optional<ir::Dim> compute_size(Operation operation, const ir::Dim& left, co
   return std::nullopt;
 }
 
+/// Whether an expression is one that programs compute sizes with. `n = (n * n + n) % 97`, over and over, doubles it
+/// each time.
+bool is_manageable(const ir::Dim& size, const SizeScope& scope) {
+  constexpr std::size_t kLongest = 2000;
+  return ir::to_string(size).size() <= kLongest && (scope.shadows == nullptr || scope.shadows->keep_within_range(size));
+}
+
 /// A number that is no size.
 PyObject* calculate_number(PyObject* left, PyObject* right, const char* symbol, binaryfunc otherwise) {
   PyObject* number = combine_sizes(symbol, left, right);
@@ -142,17 +145,14 @@ PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, b
   return or_python_error([&]() -> PyObject* {
     const auto first = size_operand(left);
     const auto second = size_operand(right);
-    const auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
+    auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
+    if (result && !is_manageable(*result, *scope_of(left, right))) result = std::nullopt;
     const char* symbol = kSymbols[static_cast<std::size_t>(operation)];
     const bool has_float = PyFloat_CheckExact(left) || PyFloat_CheckExact(right);
     if (!result) return has_float ? calculate_number(left, right, symbol, otherwise) : on_plain(left, right, otherwise);
     const std::shared_ptr<SizeScope> scope = scope_of(left, right);
     const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
     if (divides && scope->shadows != nullptr) scope->shadows->require_divisor(*second);
-    const auto bound = operation == Operation::kMultiply    ? tracer::bound_of_product(*first, *second)
-                       : operation == Operation::kShiftLeft ? tracer::bound_of_product(*result, 1)
-                                                            : std::nullopt;
-    if (bound && scope->shadows != nullptr) scope->shadows->assume(*bound);
     return make_size(scope, *result);
   });
 }

@@ -99,7 +99,7 @@ std::optional<ir::Dim> small_product(const ir::Dim& left, const ir::Dim& right) 
   const bool is_small = std::abs(static_cast<double>(left.hint) * static_cast<double>(right.hint)) <= kLargest &&
                         std::abs(static_cast<double>(ir::evaluate(left, small_sizes(left))) *
                                  static_cast<double>(ir::evaluate(right, small_sizes(right)))) <= kLargest;
-  return is_small && !tracer::bound_of_product(left, right) ? std::optional(left * right) : std::nullopt;
+  return is_small && !tracer::may_be_large(left, right) ? std::optional(left * right) : std::nullopt;
 }
 
 std::optional<SizeFraction> fraction_if_small(const std::optional<ir::Dim>& numerator,

@@ -151,16 +151,19 @@ PyObject* observed_call(Context& context, PyObject* callable, PyObject** argumen
 
 PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords) {
   const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(arguments));
-  if (!observed_examine(*context.observer, arguments, Aspect::kContents)) return nullptr;
+  if (!observed_examine(*context.observer, arguments, Aspect::kLength)) return nullptr;
   std::vector<py::Ref> owned;
   std::vector<PyObject*> values;
   const auto add = [&](PyObject* value) {
-    owned.push_back(py::Ref::steal(observed_receive(*context.observer, Py_NewRef(value))));
+    owned.push_back(py::Ref::steal(value == nullptr ? nullptr : observed_receive(*context.observer, value)));
     values.push_back(owned.back().get());
     return values.back() != nullptr;
   };
-  PyObject** items = reinterpret_cast<PyTupleObject*>(arguments)->ob_item;
-  if (!std::all_of(items, items + count, add)) return nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    const py::Ref index = py::Ref::steal(PyLong_FromSize_t(i));
+    PyObject* item = PyTuple_GET_ITEM(arguments, static_cast<Py_ssize_t>(i));
+    if (!index || !add(context.observer->read_item(arguments, index.get(), Py_NewRef(item)))) return nullptr;
+  }
   if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
     return call_observed(context, {callable, values.data(), count, nullptr});
   const py::Ref names = py::Ref::steal(PyList_New(0));
@@ -171,7 +174,7 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
       PyErr_SetString(PyExc_TypeError, "keywords must be strings");
       return nullptr;
     }
-    if (PyList_Append(names.get(), key) < 0 || !add(value)) return nullptr;
+    if (PyList_Append(names.get(), key) < 0 || !add(Py_NewRef(value))) return nullptr;
   }
   const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
   return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;

@@ -76,8 +76,9 @@ bool Reads::read_numbers(Node& container, PyObject* seen) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     const Read* number = record(container, Accessor::kItem, nullptr, i, item, Audience::kProgram);
     if (PyErr_Occurred() != nullptr) return false;
-    if (number->expectation != Expectation::kNumber) continue;
-    PySequence_Fast_ITEMS(seen)[i] = Py_NewRef(number->seen.get());
+    PyObject* shown = number->part != nullptr ? number->part->seen.get() : number->seen.get();
+    if (shown == nullptr) continue;
+    PySequence_Fast_ITEMS(seen)[i] = Py_NewRef(shown);
     Py_DECREF(item);
   }
   return true;

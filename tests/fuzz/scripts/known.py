@@ -65,6 +65,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "gradients between results are refused",
     ),
     ("missing", r"\.grad type is missing.*\.retain_grad\(", "gradients between results are refused"),
+    ("memory", r"^step[^\n]*\.grad memory: ", "eager lets gradients that are views of one tensor share memory"),
     (
         "more",
         r"\.grad \w+ is '[^\n]*', which eager has not.*\.(squeeze|transpose|swapaxes)_\(",
