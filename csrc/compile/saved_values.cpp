@@ -55,15 +55,27 @@ runtime::SavedValue describe_saved(const ir::Argument& saved, const ir::Trace& f
   return {.kind = Kind::kVariable, .shares_input = input, .shares_output = input == kNone ? output : kNone};
 }
 
+/// By copy with other strides, which outputs may be: the value that it is a copy of.
+std::unordered_map<ir::ValueId, ir::ValueId> originals_of_copies(const ir::Trace& trace) {
+  std::unordered_map<ir::ValueId, ir::ValueId> originals;
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (symbol.op->name != "thunder::restride") continue;
+    originals.emplace(passes::single_result(symbol), passes::value_argument(symbol, 0));
+  }
+  return originals;
+}
+
 /// Which outputs with cotangents others are computed from, both by the numbers of their cotangents.
 Feeds feeds_of_outputs(const ir::Trace& computation, std::span<const std::size_t> differentiable_outputs) {
   std::vector<ir::ValueId> values;
+  if (differentiable_outputs.size() < 2) return {};
   std::vector<FeedSource> sources;
+  const std::unordered_map<ir::ValueId, ir::ValueId> originals = originals_of_copies(computation);
   for (const std::size_t i : differentiable_outputs) {
     values.push_back(std::get<ir::ValueId>(computation.outputs[i].content));
-    sources.push_back({values.back()});
+    const auto original = originals.find(values.back());
+    sources.push_back({original == originals.end() ? values.back() : original->second});
   }
-  if (values.size() < 2) return {};
   Feeds feeds = find_feeds(computation, sources, values);
   std::erase_if(feeds, [](const auto& feed) { return feed.first == feed.second; });
   return feeds;

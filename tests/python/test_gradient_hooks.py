@@ -343,3 +343,16 @@ def test_hook_on_a_view_of_an_input_behind_a_backward_inside_runs_in_a_later_one
         torch.autograd.backward(results, [torch.ones_like(result) for result in results])
         gradients.append(x.grad)
     assert torch.equal(gradients[0], gradients[1])
+
+
+def test_gradient_of_a_result_behind_a_transform_inside_is_not_seen_in_part() -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first = x * 1
+        torch.func.hessian(lambda t: t**3)(first)
+        return first, first * 1.0
+
+    x = torch.tensor([[1.5]], requires_grad=True)
+    first, second = thunder.jit(program)(x)
+    first.register_hook(lambda g: g)
+    with pytest.raises(RuntimeError, match="by way of another result"):
+        (first + second).sum().backward()

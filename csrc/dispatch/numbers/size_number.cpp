@@ -94,8 +94,9 @@ std::optional<ir::Dim> masked(const ir::Dim& size, const ir::Dim& mask) {
 std::optional<ir::Dim> product_within(const ir::Dim& left, const ir::Dim& right) {
   const auto fits = [](double first, double second) { return std::abs(first) * std::abs(second) <= kLargest; };
   const auto least = [](const ir::Dim& dim) { return ir::magnitude(dim, [](std::uint32_t) { return 2.0; }); };
-  const bool is_product = fits(static_cast<double>(left.hint), static_cast<double>(right.hint)) &&
-                          fits(least(left), least(right));  // of their terms
+  // Terms are no larger than their sum's bound.
+  const bool is_product =
+      fits(static_cast<double>(left.hint), static_cast<double>(right.hint)) && fits(least(left), least(right));
   return is_product ? std::optional(left * right) : std::nullopt;
 }
 
