@@ -131,8 +131,9 @@ ir::ValueId Recorder::output_of(const at::Tensor& trace_tensor) {
 
 ir::ValueId Recorder::viewed_output_of(const at::Tensor& trace_tensor) {
   const ir::ValueId value = output_of(trace_tensor);
+  const bool is_clone = tensors.lies_in_constant(trace_tensor);
   const bool may_lie_otherwise = builder.has_any(Fact::kOtherStrides | Fact::kMayConjugate);
-  return may_lie_otherwise ? value_of(with_recorded_strides(trace_tensor)) : value;
+  return may_lie_otherwise && !is_clone ? value_of(with_recorded_strides(trace_tensor)) : value;
 }
 
 at::Tensor Recorder::with_recorded_strides(const at::Tensor& tensor) {

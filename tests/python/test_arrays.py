@@ -383,3 +383,30 @@ def test_each_conversion_of_an_array_is_a_tensor_of_its_own() -> None:
         assert total.tolist() == (2 * array).tolist()
         array += 1
     assert thunder.cache_misses(compiled) == 1
+
+
+CONSTANTS: dict[str, Any] = {
+    "array": lambda: torch.from_numpy(numpy.array([[1.0, 2.0]])),
+    "list": lambda: torch.as_tensor([[1.0, 2.0]]),
+    "numbers": lambda: torch.tensor([[1.0, 2.0]]),
+}
+SHOWN: dict[str, Any] = {"itself": lambda c: c, "rows": lambda c: c[:1], "flat": lambda c: c.view(-1)}
+
+
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("inverts", [False, True], ids=["alone", "beside an operation with other strides"])
+def test_each_call_gives_a_constant_of_its_own(inverts: bool, name: str, shown: str) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        constant = CONSTANTS[name]()
+        if inverts:
+            torch.linalg.inv(torch.eye(2) + x.sum())
+        return SHOWN[shown](constant)
+
+    compiled = thunder.jit(program)
+    x = torch.ones(2)
+    for _ in range(3):
+        result = compiled(x)
+        assert result.flatten().tolist() == [1.0, 2.0]
+        result.zero_()
+    assert thunder.cache_misses(compiled) == 1
