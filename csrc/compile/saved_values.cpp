@@ -55,7 +55,7 @@ runtime::SavedValue describe_saved(const ir::Argument& saved, const ir::Trace& f
   return {.kind = Kind::kVariable, .shares_input = input, .shares_output = input == kNone ? output : kNone};
 }
 
-/// By copy with other strides, which outputs may be: the value that it is a copy of.
+/// The value that each copy with the recorded strides, as outputs may be, is a copy of.
 std::unordered_map<ir::ValueId, ir::ValueId> originals_of_copies(const ir::Trace& trace) {
   std::unordered_map<ir::ValueId, ir::ValueId> originals;
   for (const ir::BoundSymbol& symbol : trace.symbols) {

@@ -48,8 +48,8 @@ void cross_entropy_backward(RuleCall& call) {
   call.give(x, at::scatter_add(at::mul(probabilities, scale), 1, column, at::neg(scale)));
 }
 
-// PyTorch's second result has the size of the input on a CPU and no elements on a GPU, of which meta kernels know
-// nothing. Its derivative needs none: the sigmoid of -x.
+// PyTorch saves a buffer that has the size of the input on a CPU and no elements on a GPU, of which its meta kernel
+// knows nothing. The derivative, the sigmoid of -x, needs none.
 
 Tensors log_sigmoid_forward(RuleCall& call) { return {std::get<0>(at::log_sigmoid_forward(call.tensor(0)))}; }
 

@@ -79,7 +79,7 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
 
 bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                const tracer::SizeShadows* shadows) {
-  constexpr Py_ssize_t kMost = 16;  // a shape has no more, calls neither; others are data
+  constexpr Py_ssize_t kMost = 16;  // shapes and lists of arguments have no more; others are data
   if (history == nullptr || Py_SIZE(sequence) > kMost) return false;
   bool some_are = false;
   for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {

@@ -94,7 +94,7 @@ std::optional<ir::Dim> masked(const ir::Dim& size, const ir::Dim& mask) {
 std::optional<ir::Dim> product_within(const ir::Dim& left, const ir::Dim& right) {
   const auto fits = [](double first, double second) { return std::abs(first) * std::abs(second) <= kLargest; };
   const auto least = [](const ir::Dim& dim) { return ir::magnitude(dim, [](std::uint32_t) { return 2.0; }); };
-  // Terms are no larger than their sum's bound.
+  // Factors of terms are 64 bits wide, too.
   const bool is_product =
       fits(static_cast<double>(left.hint), static_cast<double>(right.hint)) && fits(least(left), least(right));
   return is_product ? std::optional(left * right) : std::nullopt;
@@ -146,12 +146,12 @@ PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, b
   return or_python_error([&]() -> PyObject* {
     const auto first = size_operand(left);
     const auto second = size_operand(right);
+    const std::shared_ptr<SizeScope> scope = scope_of(left, right);
     auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
-    if (result && !is_manageable(*result, *scope_of(left, right))) result = std::nullopt;
+    if (result && !is_manageable(*result, *scope)) result = std::nullopt;
     const char* symbol = kSymbols[static_cast<std::size_t>(operation)];
     const bool has_float = PyFloat_CheckExact(left) || PyFloat_CheckExact(right);
     if (!result) return has_float ? calculate_number(left, right, symbol, otherwise) : on_plain(left, right, otherwise);
-    const std::shared_ptr<SizeScope> scope = scope_of(left, right);
     const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
     if (divides && scope->shadows != nullptr) scope->shadows->require_divisor(*second);
     return make_size(scope, *result);

@@ -155,7 +155,7 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
   std::vector<py::Ref> owned;
   std::vector<PyObject*> values;
   const auto add = [&](PyObject* value) {
-    owned.push_back(py::Ref::steal(value == nullptr ? nullptr : observed_receive(*context.observer, value)));
+    owned.push_back(py::Ref::steal(value));
     values.push_back(owned.back().get());
     return values.back() != nullptr;
   };
@@ -174,7 +174,8 @@ PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* a
       PyErr_SetString(PyExc_TypeError, "keywords must be strings");
       return nullptr;
     }
-    if (PyList_Append(names.get(), key) < 0 || !add(Py_NewRef(value))) return nullptr;
+    if (PyList_Append(names.get(), key) < 0 || !add(observed_receive(*context.observer, Py_NewRef(value))))
+      return nullptr;
   }
   const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
   return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;
