@@ -1,12 +1,32 @@
-"""Checks of what public functions are given, and how messages show it."""
+"""Checks of what functions are given, and how messages show it."""
 
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-__all__ = ["require_callable", "shown"]
+__all__ = ["accepts", "require_callable", "shown"]
+
+
+class _Parsing(TorchFunctionMode):  # type: ignore[misc]
+    """PyTorch parses the arguments of a function before it tells a mode of the call, which goes no further here."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> None:
+        """Do nothing."""
+
+
+def accepts(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> bool:
+    """Return whether a function of PyTorch takes arguments of these types. It is not called."""
+    try:
+        with _Parsing():
+            function(*arguments, **keywords)
+    except TypeError:
+        return False
+    return True
 
 
 def require_callable(where: str, fn: object) -> None:

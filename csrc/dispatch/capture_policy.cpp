@@ -22,6 +22,18 @@ constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   
                                     "typing.py", "warnings.py", "sre_parse.py", "sre_compile.py"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
+/// Functions in such files that look at what an object consists of.
+struct Looking {
+  std::string_view file;
+  const char* function;
+};
+constexpr std::array kLooking{
+    Looking{"inspect.py", "getattr_static"}, Looking{"inspect.py", "_check_instance"},
+    Looking{"inspect.py", "getmembers"},     Looking{"inspect.py", "getmembers_static"},
+    Looking{"inspect.py", "_getmembers"},    Looking{"typing.py", "__instancecheck__"},
+    Looking{"typing.py", "<genexpr>"},
+};
+
 /// Functions of the torch package that keep books of their own about what the program makes.
 struct Bookkeeping {
   std::string_view file;
@@ -45,6 +57,13 @@ const std::string& standard_library() {
     return path.substr(0, path.rfind('/') + 1);
   }();
   return folder;
+}
+
+bool looks_at_instances(PyCodeObject* code, std::string_view file) {
+  return file.starts_with(standard_library()) && std::ranges::any_of(kLooking, [&](const Looking& row) {
+           return file.substr(standard_library().size()) == row.file &&
+                  PyUnicode_CompareWithASCIIString(code->co_name, row.function) == 0;
+         });
 }
 
 bool keeps_books(PyCodeObject* code, std::string_view file) {
@@ -136,7 +155,7 @@ Treatment treatment_of(PyCodeObject* code) {
   // A function made by `boolean_dispatch`, such as `adaptive_max_pool1d`, only calls one of two others.
   const bool is_dispatch =
       file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
-  const bool is_native = lies_in(file, standard_library(), kNativeLibrary) ||
+  const bool is_native = (lies_in(file, standard_library(), kNativeLibrary) && !looks_at_instances(code, file)) ||
                          lies_in(file, torch_folder(), kNativeTorch) || keeps_books(code, file);
   return is_native && !is_dispatch ? Treatment::kNative : Treatment::kInterpret;
 }

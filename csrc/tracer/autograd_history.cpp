@@ -112,6 +112,16 @@ bool shares_value_with_origin(const TraceState& state) {
   return false;
 }
 
+/// Whether a gradient of the symbol's results would come to `input`, if that required grad.
+bool has_gradient_of(const ir::Trace& trace, const ir::BoundSymbol& symbol, ir::ValueId input) {
+  const std::vector<ir::ValueId> arguments = ir::distinct_values(symbol.arguments);
+  if (std::ranges::find(arguments, input) == arguments.end()) return false;
+  return std::ranges::any_of(ir::flat_results(symbol), [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    return type != nullptr && type->requires_grad;
+  });
+}
+
 }  // namespace
 
 void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
@@ -124,6 +134,13 @@ void AutogradHistory::mark_leaf(const at::Tensor& tensor) {
   ir::TensorType type = *trace.tensor_type(state.value);
   type.requires_grad = true;
   if (!is_shared && std::ranges::find(trace.inputs, state.value) != trace.inputs.end()) {
+    if (std::ranges::any_of(trace.symbols,
+                            [&](const auto& symbol) { return has_gradient_of(trace, symbol, state.value); })) {
+      throw UserError(
+          ErrorKind::kNotImplemented,
+          "thunder.jit: not supported: requires_grad_() on an input that the function has used before; call "
+          "it first");
+    }
     trace.set_type(state.value, ir::make_type(std::move(type)));
     return;
   }

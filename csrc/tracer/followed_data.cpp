@@ -48,6 +48,8 @@ class InsideOf {
 FollowedData::FollowedData(Recorder& recorder) : recorder_(recorder), shadows_(shadows_of(recorder)) {}
 
 Number FollowedData::item(const at::Tensor& tensor) const {
+  // The error for several elements names their number.
+  if (!has_one_element(tensor)) note_read(tensor);
   const InsideOf inside(shadows_);
   const Number number = recorder_.data.item(tensor);
   if (shadows_ == nullptr) return number;
@@ -69,10 +71,18 @@ Number FollowedData::given(const at::Tensor& input, const c10::Scalar& number) c
   return result;
 }
 
-at::Tensor FollowedData::contents_of(const at::Tensor& tensor) const {
-  // All elements of a tensor are those of one size.
+bool FollowedData::has_one_element(const at::Tensor& tensor) const {
+  const InsideOf inside(shadows_);
+  return tensor.numel() == 1;
+}
+
+void FollowedData::note_read(const at::Tensor& tensor) const {
   const TraceTensorImpl* impl = trace_impl(tensor);
   if (shadows_ != nullptr && impl != nullptr && impl->is_watched()) shadows_->note_read(*impl);
+}
+
+at::Tensor FollowedData::contents_of(const at::Tensor& tensor) const {
+  note_read(tensor);  // all elements of a tensor are those of one size
   const InsideOf inside(shadows_);
   at::Tensor contents = recorder_.data.contents_of(tensor);
   if (shadows_ == nullptr) return contents;

@@ -30,6 +30,10 @@ class FollowedData {
   [[nodiscard]] at::Tensor held_number(const at::Tensor& tensor, at::ScalarType dtype) const;
 
  private:
+  [[nodiscard]] bool has_one_element(const at::Tensor& tensor) const;
+  /// The program looks at the sizes of a tensor.
+  void note_read(const at::Tensor& tensor) const;
+
   Recorder& recorder_;
   SizeShadows* shadows_;  ///< null: there are no others
 };

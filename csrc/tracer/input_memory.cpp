@@ -166,13 +166,11 @@ std::vector<std::pair<std::size_t, ir::ValueId>> InputMemory::inputs_with_new_hi
   for (const std::size_t i : written_inputs()) {
     const Memory& memory = memories_[memory_of_input_[i]];
     const ir::ValueId value = state_of(memory.root).value;
-    const at::Tensor& real = tensors_.real_inputs()[i];
-    const bool is_parameter = real.defined() && real.is_leaf() && real.requires_grad();
     // Writes that autograd does not see leave the history as it was.
     // So does `requires_grad_()` after a write: it makes a leaf.
     const bool keeps_history =
         memory.root.is_leaf() || dynamic_cast<OutsideNode*>(memory.root.grad_fn().get()) != nullptr;
-    if (!recording_.builder.trace().tensor_type(value)->requires_grad || is_parameter || keeps_history) continue;
+    if (!recording_.builder.trace().tensor_type(value)->requires_grad || keeps_history) continue;
     if (memory.storage != nullptr) refuse_shared(", and gets a gradient");
     result.emplace_back(i, value);
   }

@@ -124,7 +124,11 @@ void SizeShadows::make_fit() {
   for (const SizeSymbol& symbol : symbols_) samples[0].push_back(symbol.traced);
   for (const Shadow& shadow : shadows_) samples.push_back(shadow.symbols);
   fit_ = std::make_unique<ir::SizeFit>(std::move(samples));
-  for (std::uint32_t i = 0; i < symbols_.size(); ++i) fit_->add(ir::Dim::symbol(i, symbols_[i].traced));
+  for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
+    const std::optional<ir::Dim> other = fit_->add(ir::Dim::symbol(i, symbols_[i].traced));
+    // The conditions leave it one value: sizes are that number, and no more the symbol.
+    if (other && other->is_concrete() && !wants_samples_) pin(i);
+  }
   for (const ir::Dim& dim : expressions_) fit_->add(dim);
 }
 
@@ -149,7 +153,7 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
   ir::Dims dims;
   for (std::int64_t i = 0; i < traced.dim(); ++i) {
     const auto symbol = symbols[static_cast<std::size_t>(i)];
-    dims.push_back(symbol ? ir::Dim::symbol(*symbol, traced.size(i)) : ir::Dim(traced.size(i)));
+    dims.push_back(symbol ? dim_of_symbol(*symbol) : ir::Dim(traced.size(i)));
   }
   const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims);
   for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);

@@ -146,6 +146,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] bool is_any_lost() const;
   /// Whether sizes are given as expressions.
   [[nodiscard]] bool tells_sizes() const;
+  /// Where the program needs it to be equal to another symbol, it is that one, as sizes of tensors are.
+  ir::Dim dim_of_symbol(std::uint32_t index);
   void make_fit();
   /// Expressions for a tensor's sizes; nullopt: they are numbers, or there are none, and symbols are pinned.
   [[nodiscard]] std::optional<ir::Dims> dims_of(const c10::TensorImpl& tensor);

@@ -101,13 +101,14 @@ c10::SymInt SizeShadows::as_size(const ir::Dim& dim) const {
   return c10::SymInt(c10::SymNode(c10::make_intrusive<SizeNode>(scope_, dim)));
 }
 
-// Where the program needs it to be equal to another symbol, it is that one, as sizes of tensors are.
-c10::SymInt SizeShadows::symbol(std::uint32_t index) {
+ir::Dim SizeShadows::dim_of_symbol(std::uint32_t index) {
   std::vector<std::int64_t> numbers;
   for (const std::vector<std::int64_t>& sample : fit_->samples()) numbers.push_back(sample[index]);
   const std::optional<ir::Dim> dim = tells_sizes() ? fit_->find(numbers) : std::nullopt;
-  return as_size(dim && !dim->is_concrete() ? *dim : ir::Dim::symbol(index, symbols_[index].traced));
+  return dim && !dim->is_concrete() ? *dim : ir::Dim::symbol(index, symbols_[index].traced);
 }
+
+c10::SymInt SizeShadows::symbol(std::uint32_t index) { return as_size(dim_of_symbol(index)); }
 
 /// Where a size is one, any stride will do.
 bool SizeShadows::has_only_sizes_from_two_on(const c10::TensorImpl& tensor) {

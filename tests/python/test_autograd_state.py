@@ -857,3 +857,37 @@ def test_view_that_was_made_before_its_base_required_grad(program: Callable[...,
             gradients.append([base.grad, view.grad])
     for compiled in gradients[2:]:
         torch.testing.assert_close(compiled, gradients[0])
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("reads_data", [False, True])
+def test_requires_grad_on_an_input_that_was_used_before(reads_data: bool) -> None:
+    def program(x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        before = x * scale
+        x.requires_grad_()
+        if reads_data and (x > 0).any():
+            return before, x
+        return before, x * x
+
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        x, scale = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0], requires_grad=True)
+        results = function(x, scale)
+        torch.autograd.backward(results, [torch.ones_like(result) for result in results])
+        gradients.append((x.grad, scale.grad))
+    assert torch.equal(gradients[0][0], gradients[1][0])
+    assert torch.equal(gradients[0][1], gradients[1][1])
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_a_detached_leaf_that_is_written_to_takes_part_in_autograd() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> None:
+        y.detach_()
+        y.sub_(x)
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    thunder.jit(program)(x, y)
+    assert not y.is_leaf
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [-1, -1]

@@ -98,3 +98,17 @@ def test_gradient_of_a_conjugate_is_eager_s() -> None:
         torch.view_as_real(result.resolve_conj()).sin().sum().backward()
         gradients.append(z.grad)
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("show", [str, repr, "{}".format, lambda x: f"of {x.sum():.2f}"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_computed_tensors_are_shown_as_text(show: Callable[[Any], str], requires_grad: bool) -> None:
+    def program(x: torch.Tensor) -> Any:
+        doubled = x * 2
+        return show(doubled), doubled.is_neg(), torch._neg_view(doubled).is_neg()
+
+    compiled = thunder.jit(program)
+    for size in (3, 4, 5):
+        x = torch.linspace(-1, 1, size, requires_grad=requires_grad)
+        assert compiled(x) == program(x)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

@@ -735,3 +735,92 @@ def test_a_number_behind_a_transform_that_is_not_followed_at_other_sizes() -> No
     for rows in (1, 9, 4):
         y = torch.randn(rows, 3)
         torch.testing.assert_close(compiled(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_tuple_with_ints_that_change_is_given_back_itself(reads: bool) -> None:
+    kept: dict[str, Any] = {"inner": None}
+
+    @thunder.jit
+    def function(given: tuple[Any, ...], x: Tensor) -> Any:
+        kept["inner"] = given[1]
+        return given[1], [given, given[1]], x * given[1][0] if reads else x
+
+    for number in (300, 400, 500, 600, 700):
+        given = (2.5, (number, number + 1))
+        inner, outer, scaled = function(given, torch.ones(2))
+        assert inner is given[1]
+        assert outer[0] is given
+        assert outer[1] is given[1]
+        assert kept["inner"] is given[1]
+        assert scaled.tolist() == [number if reads else 1] * 2
+    assert specializations(function) == 2
+
+
+CONDITIONS: dict[str, Callable[[int, int], bool]] = {
+    "one above": lambda e, v: v > 2,
+    "one below": lambda e, v: v * 2 <= 4,
+    "equal by two": lambda e, v: e >= v and e <= v,
+    "equal": lambda e, v: e == v,
+    "smallest": lambda e, v: min(e, v) > 2,
+    "one of": lambda e, v: v in (2, 4),
+    "power": lambda e, v: v**2 < 5,
+}
+PAIRS = [(10, 3), (13, 5), (18, 2), (20, 2), (20, 5), (4, 4), (9, 9), (2, 2), (3, 2), (2, 3), (8, 4), (2, 7)]
+
+
+@pytest.mark.parametrize("of_sizes", [False, True])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_comparison_that_leaves_a_number_one_value(name: str, of_sizes: bool) -> None:
+    written: dict[str, Any] = {}
+
+    def function(x: Tensor, left: Any, right: Any) -> Any:
+        e, v = (left.shape[0], right.shape[0]) if of_sizes else (left, right)
+        if CONDITIONS[name](e, v):
+            x = x + 1
+        written["step"] = e + 2 * v
+        return x * (e + v), x.sum() * ((e + v) / 2), x * (e * v), e - v, [v, e]
+
+    compiled = thunder.jit(function)
+    for pair in PAIRS:
+        arguments = [torch.ones(number) for number in pair] if of_sizes else pair
+        got = compiled(torch.ones(1), *arguments)
+        step = written["step"]
+        expected = function(torch.ones(1), *arguments)
+        assert got == expected
+        assert step == written["step"]
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def test_product_of_sizes_that_have_to_be_equal() -> None:
+    def function(x: Tensor) -> Tensor:
+        n, m = x.shape
+        if n == m:
+            x = x + 1
+        return x.sum() * (n * m)
+
+    compiled = thunder.jit(function)
+    for shape in ((5, 2), (4, 4), (6, 6), (5, 3), (3, 3)):
+        assert torch.equal(compiled(torch.ones(shape)), function(torch.ones(shape)))
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.parametrize("read", [lambda x, k: x[k], lambda x, k: x[None][:, k], lambda x, k: x[: k + 2].item()])
+def test_an_error_that_names_a_number_names_that_of_the_call(read: Callable[[Tensor, int], Any]) -> None:
+    def function(x: Tensor, k: int) -> str:
+        try:
+            return str(read(x, k))
+        except (IndexError, RuntimeError) as error:
+            return str(error)
+
+    compiled = thunder.jit(function)
+    for size, k in ((2, 1), (3, 7), (4, 8), (6, 9)):
+        assert compiled(torch.ones(size), k) == function(torch.ones(size), k)
+
+
+def test_sizes_beside_autocast_that_is_left() -> None:
+    compiled = thunder.jit(lambda x: torch.linalg.matrix_power(x @ x.mT, 0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        compiled(torch.randn(7, 3, requires_grad=True))
+    for rows in (4, 5):
+        assert torch.equal(compiled(torch.randn(rows, 3, requires_grad=True)), torch.eye(rows))

@@ -356,3 +356,23 @@ def test_gradient_of_a_result_behind_a_transform_inside_is_not_seen_in_part() ->
     first.register_hook(lambda g: g)
     with pytest.raises(RuntimeError, match="by way of another result"):
         (first + second).sum().backward()
+
+
+@pytest.mark.parametrize("gives_sum", [False, True])
+def test_hook_on_a_result_that_is_fed_by_a_view_runs_by_way_of_a_view_of_it(gives_sum: bool) -> None:
+    factors: list[int] = []
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        flat = x.view(-1)
+        total = flat.sum()
+        total.register_hook(lambda g: g * len(factors))
+        return (flat, total.view(1), total) if gives_sum else (flat, total.view(1))
+
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        x = torch.full((2, 2), 0.5, requires_grad=True)
+        for _ in range(2):
+            results = function(x)
+            torch.autograd.backward(results, [torch.ones_like(result) for result in results])
+        gradients.append(x.grad)
+    assert torch.equal(gradients[0], gradients[1])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -344,3 +346,33 @@ def test_number_that_fits_is_no_reason_to_trace_again():
     for value in (1.0, 2.0, 60.0):
         assert torch.equal(compiled(torch.tensor(value)), torch.full((2,), int(value) * 2, dtype=torch.int8))
     assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: torch.scalar_tensor(n),
+        lambda x, n: torch.scalar_tensor(n, dtype=torch.int32),
+        lambda x, n: torch.bucketize(n, x.sort()[0]),
+        lambda x, n: torch.quantile(x.float(), 1 / n),
+        lambda x, n: x.scatter(0, torch.tensor([0]), n + 0.5),
+        lambda x, n: torch.ldexp(x.float(), n),
+        lambda x, n: torch.maximum(x, n),
+        lambda x, n: torch.atan2(x.float(), n),
+    ],
+)
+def test_functions_that_tell_numbers_from_tensors(function: Callable[[torch.Tensor, Any], Any]) -> None:
+    def program(x: torch.Tensor) -> Any:
+        try:
+            return function(x, x[0].item())
+        except TypeError as error:
+            return str(error)
+
+    compiled = thunder.jit(program)
+    for numbers in ([3, 1], [2, 5]):
+        got, expected = compiled(torch.tensor(numbers)), program(torch.tensor(numbers))
+        if isinstance(expected, str):
+            assert got == expected
+        else:
+            torch.testing.assert_close(got, expected)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

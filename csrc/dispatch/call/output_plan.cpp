@@ -317,11 +317,19 @@ void OutputPlanner::plan_sizes(const at::Tensor& tensor, const at::Tensor& base,
 compile::Feeds OutputPlanner::find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const {
   if (sources.empty()) return {};
   std::vector<ir::ValueId> values;
-  for (std::size_t i = 0; i < computed_.size(); ++i) {
+  for (std::uint32_t i = 0; i < computed_.size(); ++i) {
     const auto* id = trace.outputs[i].get<ir::ValueId>();
-    values.push_back(id == nullptr ? ir::kNoValue : *id);
+    values.push_back(id == nullptr || first_with_value_of(trace, i) != i ? ir::kNoValue : *id);
   }
   return compile::find_feeds(trace, sources, values);
+}
+
+std::uint32_t OutputPlanner::first_with_value_of(const ir::Trace& trace, std::uint32_t result) {
+  const auto* value = trace.outputs[result].get<ir::ValueId>();
+  if (value == nullptr) return result;
+  std::uint32_t first = 0;
+  while (trace.outputs[first] != trace.outputs[result]) ++first;
+  return first;
 }
 
 compile::Feeds OutputPlanner::find_written_feeds(const ir::Trace& trace) const {
@@ -447,6 +455,9 @@ void OutputPlanner::note_versions() {
 OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
   plan_.feeds = find_view_feeds(trace);
   plan_.written_feeds = find_written_feeds(trace);
+  for (OutputPlan::View& view : plan_.views) {
+    if (!view.is_input) view.index = first_with_value_of(trace, view.index);
+  }
   const auto is_usual = [](OutputHistory history) { return history == OutputHistory::kComputed; };
   if (std::ranges::all_of(plan_.histories, is_usual)) plan_.histories.clear();
   bool is_plain = plan_.sources.size() == computed_.size();

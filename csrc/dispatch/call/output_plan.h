@@ -126,6 +126,8 @@ class OutputPlanner {
   [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;
   [[nodiscard]] compile::Feeds find_written_feeds(const ir::Trace& trace) const;
   std::uint32_t computed(const at::Tensor& tensor);
+  /// Results with one value are one tensor: the first of them.
+  [[nodiscard]] static std::uint32_t first_with_value_of(const ir::Trace& trace, std::uint32_t result);
   void require_as_outside(const Root& root) const;
   void require_separate() const;
   void require_no_gradient_inside() const;

@@ -87,17 +87,36 @@ bool SpecializationCall::is_number(std::size_t computed) const {
   return std::ranges::binary_search(specialization_.number_outputs, computed);
 }
 
+std::vector<at::Tensor> SpecializationCall::make_views(const std::vector<at::Tensor>& computed) const {
+  const OutputPlan& plan = specialization_.plan;
+  std::vector<at::Tensor> views(plan.views.size());
+  std::vector<bool> is_checked(plan.feeds.empty() ? 0 : computed.size());
+  // A check stands in the history of a result, so that views of that are made after it.
+  const auto check = [&](const auto& show, std::uint32_t result) {
+    if (is_checked.empty() || is_checked[result]) return;
+    is_checked[result] = true;
+    for (const auto& [view, fed] : plan.feeds) {
+      if (fed == result) runtime::refuse_partial_gradient(show(show, view), computed[result]);
+    }
+  };
+  const auto show = [&](const auto& self, std::size_t i) -> const at::Tensor& {
+    if (views[i].defined()) return views[i];
+    const OutputPlan::View& view = plan.views[i];
+    if (view.base != OutputPlan::kNoView) {
+      return views[i] = view.how.show(self(self, static_cast<std::size_t>(view.base)), symbols_);
+    }
+    if (!view.is_input) check(self, view.index);
+    return views[i] =
+               view.how.show(view.is_input ? unpack_tensor(inputs_[view.index]) : computed[view.index], symbols_);
+  };
+  for (std::size_t i = 0; i < views.size(); ++i) show(show, i);
+  for (const auto& feed : plan.feeds) check(show, feed.second);
+  return views;
+}
+
 bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, References& outputs) const {
   const OutputPlan& plan = specialization_.plan;
-  std::vector<at::Tensor> views;
-  views.reserve(plan.views.size());
-  for (const OutputPlan::View& view : plan.views) {
-    const at::Tensor& root = view.base != OutputPlan::kNoView ? views[static_cast<std::size_t>(view.base)]
-                             : view.is_input                  ? unpack_tensor(inputs_[view.index])
-                                                              : computed[view.index];
-    views.push_back(view.how.show(root, symbols_));
-  }
-  for (const auto& [view, output] : plan.feeds) runtime::refuse_partial_gradient(views[view], computed[output]);
+  const std::vector<at::Tensor> views = make_views(computed);
   for (const OutputPlan::Source& source : plan.sources) {
     if (source.size) {
       outputs.push_back(py::Ref::steal(PyLong_FromLongLong(ir::evaluate(*source.size, symbols_))));

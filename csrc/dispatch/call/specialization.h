@@ -118,6 +118,8 @@ class SpecializationCall {
   /// The Python object for what the computation gives at a position; null with a Python exception set.
   [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
   /// One object for each output of the structure; false with a Python exception set.
+  /// By view of the plan.
+  [[nodiscard]] std::vector<at::Tensor> make_views(const std::vector<at::Tensor>& computed) const;
   [[nodiscard]] bool make_outputs(std::vector<at::Tensor>& computed, References& outputs) const;
   [[nodiscard]] bool is_number(std::size_t computed) const;
 

@@ -267,6 +267,15 @@ void InnerBackward::require_nothing_retained(interpreter::Tracker& tracker) cons
   }
 }
 
+/// Whether what was written to an input takes part in autograd, but is not among the histories that a call gives.
+bool InnerBackward::has_unknown_history(const at::Tensor& traced) const {
+  if (!tracer::is_written(traced) || !traced.requires_grad() || traced.is_leaf()) return false;
+  if (dynamic_cast<tracer::OutsideNode*>(traced.grad_fn().get()) != nullptr) return false;
+  return std::ranges::none_of(recorder_.memory.inputs_with_new_history(), [&](const auto& known) {
+    return recorder_.tensors.inputs()[known.first].is_same(traced);
+  });
+}
+
 bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   static PyObject* const set_attribute = interpreter::builtin_object("setattr");
   const auto set = [&](PyObject* tensor, const char* name, PyObject* value) {
@@ -287,6 +296,10 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
     }
     const bool required = unpack_tensor(input.real.get()).requires_grad();
     if (required && !traced.requires_grad() && !set(input.traced.get(), "requires_grad", Py_False)) return false;
+    if (unpack_tensor(input.real.get()).is_leaf() && required && has_unknown_history(traced)) {
+      refuse(ErrorKind::kNotImplemented,
+             "thunder.jit: not supported inside a jitted function: detach_() of a leaf that is written to afterwards");
+    }
     if (!retain_gradient(builder, input)) return false;
   }
   require_leaves(builder.outputs());

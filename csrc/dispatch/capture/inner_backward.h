@@ -32,6 +32,7 @@ class InnerBackward {
   [[nodiscard]] const OutsideHistories& histories() const { return histories_; }
 
  private:
+  [[nodiscard]] bool has_unknown_history(const at::Tensor& traced) const;
   struct Call;
 
   void require_leaves(std::span<const py::Ref> outputs) const;

@@ -38,6 +38,8 @@ PyObject* select_at_sizes(PyObject* tensor, PyObject* key) {
       part = py::Ref::steal(PyObject_CallMethod(part.get(), "select", "lO", dim, items[i]));
     }
   }
+  // Indexing has words of its own for it, with the number.
+  if (!part && PyErr_ExceptionMatches(PyExc_IndexError) != 0) PyErr_Clear();
   return part.release();
 }
 

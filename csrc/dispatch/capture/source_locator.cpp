@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "dispatch/python/gil.h"
 #include "dispatch/python/source_files.h"
 
 namespace thunder::dispatch {
@@ -24,6 +25,7 @@ const std::string* SourceLocator::file_of(PyCodeObject* code) {
 }
 
 ir::SourceLocation SourceLocator::here() {
+  const GilHold gil;  // PyTorch's operators run without
   const py::SavedError pending;
   auto frame = py::Ref::steal(reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
   while (frame) {

@@ -146,14 +146,17 @@ int run_method(PyObject* const* arguments, std::size_t count, PyObject* names, P
   return count != 0 && is_overridden(arguments[0]) ? 0 : run<handler>(arguments, count, names, result);
 }
 
-/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory. Refuses results
-/// of kernels, for which this is unknown.
+/// `tensor.is_conj()` and `is_neg()`: whether it shows the conjugate or negative of an input's memory, or the negative
+/// of a real result of a kernel, which is none itself. Refuses complex results of kernels, for which this is unknown.
 template <bool is_conjugate>
 py::Ref shows_by_bit(const SubstitutedCall& call) {
   const at::Tensor& tensor = unpack_tensor(call.arguments[0]);
   if (is_conjugate && !tensor.is_complex()) return py::Ref::share(Py_False);
   const tracer::LazyView view = tracer::lazy_view(tensor);
   const at::Tensor real = tracer::recorder_on_top()->tensors.real_behind(view.root);
+  if (!is_conjugate && !real.defined() && !view.root.is_complex()) {
+    return py::Ref::share(view.negatives % 2 == 1 ? Py_True : Py_False);
+  }
   if (!real.defined() || (!is_conjugate && view.is_part_of_conjugate(real.is_conj()))) {
     PyErr_SetString(PyExc_NotImplementedError,
                     "thunder.jit: is_conj() and is_neg() are known of inputs and their views only inside; ask outside");

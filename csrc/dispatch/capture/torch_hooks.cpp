@@ -283,7 +283,7 @@ int TorchHooks::set_item(PyObject* owner, PyObject* key, PyObject* value) {
 // The builtin makes an int of what `Tensor.__len__` gives.
 PyObject* TorchHooks::length(PyObject* object) {
   const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
-  if (!has_symbols || !is_tensor(object) || !tracer::is_trace_tensor(unpack_tensor(object))) {
+  if (!has_symbols || !is_tensor(object) || !tracer::is_trace_tensor(unpack_tensor(object)) || has_function_mode()) {
     return TensorHooks::length(object);
   }
   const at::Tensor& tensor = unpack_tensor(object);

@@ -124,7 +124,7 @@ PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t p
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
   arguments[position] = py::Ref::steal(placeholder(number));
   py::Ref made;
-  if (position == 0) {  // torch.tensor(number, …)
+  if (position == 0 && name_of(callable) != "scalar_tensor") {  // torch.tensor(number, …)
     const py::Ref torch = py::Ref::steal(py::import_module("torch"));
     const py::Ref function = py::Ref::steal(torch ? PyObject_GetAttrString(torch.get(), "full") : nullptr);
     const py::Ref shape = py::Ref::steal(PyTuple_New(0));
@@ -387,8 +387,9 @@ int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** re
   if (!arguments) return -1;
   *result = call_with(callable, call, *arguments);
   if (*result != nullptr) return 1;
-  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) return -1;
-  PyErr_Clear();  // takes no tensor there
+  // It takes no tensor there, or takes it for something else; what it says of the number itself is said again.
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) return -1;
+  PyErr_Clear();
   return 0;
 }
 

@@ -31,7 +31,10 @@ THUNDER_HANDLER(build_set) {
   PyObject* set = PySet_New(nullptr);
   if (set == nullptr) return Step::kError;
   int status = 0;
-  for (int i = argument; i > 0 && status == 0; --i) status = PySet_Add(set, m.peek(i));
+  for (int i = argument; i > 0 && status == 0; --i) {
+    if constexpr (kObserved) observed_key(*m.observer, m.peek(i), set);
+    status = PySet_Add(set, m.peek(i));
+  }
   m.drop(argument);
   if (status == 0) return m.push_result(set);
   Py_DECREF(set);
@@ -42,7 +45,10 @@ THUNDER_HANDLER(build_map) {
   PyObject* map = PyDict_New();
   if (map == nullptr) return Step::kError;
   int status = 0;
-  for (int i = argument; i > 0 && status == 0; --i) status = PyDict_SetItem(map, m.peek(2 * i), m.peek(2 * i - 1));
+  for (int i = argument; i > 0 && status == 0; --i) {
+    if constexpr (kObserved) observed_key(*m.observer, m.peek(2 * i), map);
+    status = PyDict_SetItem(map, m.peek(2 * i), m.peek(2 * i - 1));
+  }
   if (status != 0) {
     Py_DECREF(map);
     return Step::kError;
@@ -83,12 +89,14 @@ THUNDER_HANDLER(list_append) {
 
 THUNDER_HANDLER(set_add) {
   PyObject* value = m.pop();
+  if constexpr (kObserved) observed_key(*m.observer, value, m.peek(argument));
   const int status = PySet_Add(m.peek(argument), value);
   Py_DECREF(value);
   return status == 0 ? Step::kNext : Step::kError;
 }
 
 THUNDER_HANDLER(map_add) {
+  if constexpr (kObserved) observed_key(*m.observer, m.peek(2), m.peek(argument + 2));
   const int status = PyDict_SetItem(m.peek(argument + 2), m.peek(2), m.top());
   m.drop(2);
   return status == 0 ? Step::kNext : Step::kError;
@@ -112,7 +120,10 @@ THUNDER_HANDLER(list_to_tuple) { return m.replace_top(PyList_AsTuple(m.top())); 
 THUNDER_HANDLER(set_update) {
   PyObject* iterable = m.pop();
   bool done = true;
-  if constexpr (kObserved) done = observed_get_iterator(*m.observer, iterable);
+  if constexpr (kObserved) {
+    observed_key(*m.observer, iterable, m.peek(argument));
+    done = observed_get_iterator(*m.observer, iterable);
+  }
   done = done && _PySet_Update(m.peek(argument), iterable) >= 0;
   Py_DECREF(iterable);
   return done ? Step::kNext : Step::kError;

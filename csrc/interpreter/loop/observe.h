@@ -42,6 +42,8 @@ bool observed_advance(Observer& observer, PyObject* iterator);
 bool observed_get_iterator(Observer& observer, PyObject* iterable);
 /// Tells the observer that special methods, by their names, are looked up in the class of `object`.
 void observed_look_up(Observer& observer, PyObject* object, const char* names);
+/// A key of a dict or a member of a set that is hashed and compared with those that are there.
+void observed_key(Observer& observer, PyObject* key, PyObject* container);
 /// Filtered `Observer::examine`, `before_write` and `receive`.
 bool observed_examine(Observer& observer, PyObject* object, Aspect aspect);
 bool observed_write(Observer& observer, PyObject* owner, WriteKind kind, PyObject* key);

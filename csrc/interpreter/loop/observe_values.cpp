@@ -6,6 +6,7 @@
 #include "interpreter/loop/observe.h"
 #include "interpreter/python/deque.h"
 #include "interpreter/python/dict_view.h"
+#include "interpreter/python/object_parts.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
 
@@ -170,6 +171,12 @@ PyObject* observed_given(Observer& observer, PyObject* value) {
   return has_no_contents(value) ? Py_NewRef(value) : observer.given(value);
 }
 
+void observed_key(Observer& observer, PyObject* key, PyObject* container) {
+  if (is_scalar(key)) return;
+  observer.examine_key(key);
+  observer.examine_shared(key, container);
+}
+
 void observed_look_up(Observer& observer, PyObject* object, const char* names) { look_up(observer, object, names); }
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
@@ -204,6 +211,7 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
   const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
   if (!index) return -1;
   const WriteKind kind = value != nullptr ? WriteKind::kItem : WriteKind::kDeleteItem;
+  if (!by_python && PyDict_Check(owner)) observed_key(observer, index.get(), owner);
   if (!by_python && !observer.before_write(owner, kind, index.get())) return -1;
   if (value == nullptr) return PyObject_DelItem(owner, index.get());
   if (PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value)) return -1;
@@ -234,6 +242,11 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
     allowed = observer.examine_presence(keyed, key.get());
   } else if (!by_python) {
     allowed = examine_identities(observer, searched.get(), value);
+    observer.examine_shared(value, searched.get());
+    if (is_builtin_container(value) || self_of_method(value)) {
+      observer.examine_key(value);
+      observer.examine_key(searched.get());
+    }
   }
   return allowed ? PySequence_Contains(searched.get(), key.get()) : -1;
 }
@@ -260,6 +273,11 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
   look_up(observer, left, kComparisonMethods[operation]);
   look_up(observer, right, kComparisonMethods[operation]);
+  for (PyObject* operand : {left, right}) {
+    if (is_scalar(left) || is_scalar(right)) break;
+    if (is_builtin_container(operand) || self_of_method(operand)) observer.examine_key(operand);
+  }
+  if (is_builtin_container(left) && is_builtin_container(right)) observer.examine_shared(left, right);
   const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
                               Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;

@@ -78,6 +78,10 @@ class Observer {
   virtual bool examine(PyObject* owner, Aspect aspect) = 0;
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
+  /// The program depends on which object this is, or which ones are in this container: it is hashed or compared.
+  virtual void examine_key(PyObject* /*key*/) {}
+  /// C code compares these, or a key with those of a container, and takes each object to be equal to itself.
+  virtual void examine_shared(PyObject* /*left*/, PyObject* /*right*/) {}
   /// `len(object)`.
   virtual PyObject* length(PyObject* object) {
     const Py_ssize_t length = PyObject_Size(object);

@@ -35,7 +35,9 @@ bool NativeCalls::consume_all(const NativeCall& call) {
 // The pairs that a dict is made of.
 bool NativeCalls::consume_pairs(const NativeCall& call) {
   for (std::size_t i = 0; i < call.count; ++i) {
-    if (!PyDict_Check(call.arguments[i])) reads_.read_deeply(call.arguments[i]);
+    if (PyDict_Check(call.arguments[i])) continue;
+    reads_.record_identities(call.arguments[i]);
+    reads_.read_deeply(call.arguments[i]);
   }
   return PyErr_Occurred() == nullptr;
 }
@@ -60,8 +62,18 @@ bool NativeCalls::update_dict(Node& node, const NativeCall& call) {
 
 bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& call) {
   bool has_real_tensors = false;
+  const IdentityUse use = identity_use(native);
+  const auto identities = use == IdentityUse::kNone ? Reads::Identities::kNotTold : Reads::Identities::kTold;
+  if (use == IdentityUse::kSame && native.count == 2) reads_.examine_identity(native.arguments[0], native.arguments[1]);
+  if (use == IdentityUse::kCompares && native.count == 2) {
+    reads_.record_shared(native.arguments[0], native.arguments[1]);
+  }
   for (PyObject* argument : call.all()) {
-    has_real_tensors |= reads_.read_deeply(argument);
+    if (use == IdentityUse::kCompares || use == IdentityUse::kRefers) reads_.record_identities(argument);
+    Node* tensor =
+        use == IdentityUse::kRefers && state_.hooks.is_traced(argument) ? node_behind(argument, state_) : nullptr;
+    if (tensor != nullptr) reads_.record_state_as(*tensor, StateKind::kIdentity);
+    has_real_tensors |= reads_.read_deeply(argument, identities);
     if (PyErr_Occurred() != nullptr || (PyIter_Check(argument) && !consume(argument))) return false;
   }
   PyObject* self = native.self;
@@ -69,7 +81,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   // `send`, `__next__` and the like of what somebody else goes on with.
   const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self);
   if (advances && !writes_.write_contents(self)) return false;
-  if (native.arguments == call.arguments) reads_.read_deeply(self);
+  if (native.arguments == call.arguments) reads_.read_deeply(self, identities);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
   return has_real_tensors;
 }
@@ -80,7 +92,10 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
   PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
   Node* node = self == nullptr ? nullptr : state_.provenance.find(self);
   if (key != nullptr) look_up_for(effect, key);
-  if (self != nullptr && key != nullptr && (PyDict_Check(self) || PyAnySet_Check(self))) reads_.record_key(key);
+  if (self != nullptr && key != nullptr && (PyDict_Check(self) || PyAnySet_Check(self))) {
+    reads_.record_key(key);
+    reads_.record_shared(key, self);
+  }
   switch (effect) {
     case NativeEffect::kOpaque:
     case NativeEffect::kNothing:
@@ -103,6 +118,7 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
       }
       return true;
     case NativeEffect::kHash:
+      if (key == nullptr) key = self;  // `object.__hash__`
       if (key != nullptr) reads_.record_key(key);
       return key == nullptr || reads_.examine(key, Aspect::kContents);
     case NativeEffect::kCallable:
@@ -145,8 +161,13 @@ bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeE
   PyObject* self = call.self;
   PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
   if (effect == NativeEffect::kCompare || effect == NativeEffect::kCompareAndChange) {
-    if (self != nullptr) reads_.read_deeply(self);
-    for (std::size_t i = 0; i < call.count; ++i) reads_.read_deeply(call.arguments[i]);
+    const auto read = [this](PyObject* object) {
+      reads_.record_identities(object);
+      reads_.read_deeply(object);
+    };
+    if (self != nullptr) read(self);
+    for (std::size_t i = 0; i < call.count; ++i) read(call.arguments[i]);
+    if (self != nullptr && key != nullptr) reads_.record_shared(self, key);
     if (PyErr_Occurred() != nullptr) return false;
     return node == nullptr || effect == NativeEffect::kCompare || writes_.write_contents(self);
   }

@@ -38,4 +38,17 @@ void for_each_item(py::Borrowed container, Visit&& visit) {
   }
 }
 
+/// Calls `visit(key)` for the keys of a dict and the members of a set.
+template <typename Visit>
+void for_each_key(py::Borrowed container, Visit&& visit) {
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  Py_hash_t hash;
+  if (PyDict_Check(container)) {
+    while (PyDict_Next(container, &position, &key, &value)) visit(key);
+  } else if (PyAnySet_Check(container)) {
+    while (_PySet_NextEntry(container, &position, &key, &hash)) visit(key);
+  }
+}
+
 }  // namespace thunder::interpreter

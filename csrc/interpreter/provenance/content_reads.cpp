@@ -1,6 +1,8 @@
 #include "interpreter/python/cpython_compat.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
@@ -8,6 +10,7 @@
 #include "interpreter/provenance/reads.h"
 #include "interpreter/python/deque.h"
 #include "interpreter/python/dict_view.h"
+#include "interpreter/python/object_parts.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -42,6 +45,22 @@ bool refuse_depth(py::Borrowed value) {
       "in C, which may look into all of it; give it only the part that it needs",
       Py_TYPE(value)->tp_name, kDeepest);
   return false;
+}
+
+/// So are those that compare themselves in code which nobody observes: `typing.Optional[int]`.
+bool is_compared_by_identity(py::Borrowed value) {
+  static PyObject* const name = PyUnicode_InternFromString("__eq__");
+  static PyObject* const module = PyUnicode_InternFromString("__module__");
+  static PyObject* const own = _PyType_Lookup(&PyBaseObject_Type, name);
+  if (_PyType_Lookup(Py_TYPE(value), name) == own) return true;
+  PyObject* where = is_python_class(Py_TYPE(value)) ? _PyType_Lookup(Py_TYPE(value), module) : nullptr;
+  return where != nullptr && PyUnicode_Check(where) && PyUnicode_CompareWithASCIIString(where, "typing") == 0;
+}
+
+/// An instance of a class made by a class statement, or `object()`. Functions, iterators and the like are none: they
+/// are made anew for each use.
+bool is_plain_instance(py::Borrowed value) {
+  return is_python_class(Py_TYPE(value)) || Py_TYPE(value) == &PyBaseObject_Type;
 }
 
 /// Special methods that code in C may call on an object.
@@ -101,7 +120,7 @@ void Reads::record_opaque(Node& node) {
   if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
   dict->deeply_read = true;
   read_original_contents(*dict);
-  read_deeply(dict->object.get(), 1);
+  read_deeply(dict->object.get(), Identities::kTold, 1);
 }
 
 bool Reads::examine(PyObject* owner, Aspect aspect) {
@@ -137,6 +156,7 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
 
 bool Reads::examine_presence(PyObject* owner, PyObject* key) {
   record_key(key);
+  record_shared(key, owner);
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (state_.journal.find(owner) != nullptr) return read_original_contents(*node, Audience::kProgram);
@@ -186,6 +206,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
     if (PyDict_CheckExact(owner) && !is_from_outside) state_.provenance.constant(owner);
   }
   record_key(key);
+  if (PyDict_Check(owner)) record_shared(key, owner);
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (PyDict_Check(owner)) return note(record_dict_item(*node, key, value, audience));
@@ -201,14 +222,18 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
   return note(record(*node, Accessor::kItem, nullptr, index, value, audience));
 }
 
-bool Reads::read_deeply(py::Borrowed value, int depth) {
+bool Reads::read_deeply(py::Borrowed value, Identities identities, int depth) {
   value = behind_view(value);
   if (is_scalar(value)) return false;
   if (is_real_tensor(value, state_.hooks)) return true;
   const bool is_iterator = iterates_over_objects(value);
   if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
     look_up(value, kSpecialMethods);
-    if (Node* node = state_.provenance.find(value)) record_opaque(*node);
+    Node* node = state_.provenance.find(value);
+    if (node == nullptr) return false;
+    record_opaque(*node);
+    const bool is_told = identities == Identities::kTold && is_plain_instance(value) && is_compared_by_identity(value);
+    if (is_told) record_state_as(*node, StateKind::kIdentity);
     return false;
   }
   if (depth > kDeepest) return refuse_depth(value);
@@ -217,12 +242,59 @@ bool Reads::read_deeply(py::Borrowed value, int depth) {
     read_original_contents(*node);
   }
   bool found = false;
-  const auto read = [&](PyObject* item) { found |= PyErr_Occurred() == nullptr && read_deeply(item, depth + 1); };
+  const auto read = [&](PyObject* item) {
+    found |= PyErr_Occurred() == nullptr && read_deeply(item, identities, depth + 1);
+  };
   for_each_item(value, read);
   if (is_iterator) {
     for (const py::Ref& part : referents(value)) read(part.get());
   }
   return found;
+}
+
+void Reads::record_identities(py::Borrowed value, int depth) {
+  value = behind_view(value);
+  if (is_scalar(value) || is_real_tensor(value, state_.hooks) || depth > kDeepest) return;
+  const auto record = [&](PyObject* part) { record_identities(part, depth + 1); };
+  if (const py::Ref self = self_of_method(value)) {
+    Node* node = state_.provenance.find(self.get());
+    if (node != nullptr && !node->trace_tensor) record_state_as(*node, StateKind::kIdentity);
+    if (PyMethod_Check(value)) record(PyMethod_GET_FUNCTION(static_cast<PyObject*>(value)));
+  } else if (is_container(value) || PySlice_Check(value)) {
+    for_each_item(value, record);
+    for_each_key(value, record);
+  } else if (Node* node = is_compared_by_identity(value) ? state_.provenance.find(value) : nullptr) {
+    if (!node->trace_tensor) record_state_as(*node, StateKind::kIdentity);
+  }
+}
+
+namespace {
+
+/// Calls `visit(leaf)` for what is in a container, or for the object itself.
+template <typename Visit>
+void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
+  value = behind_view(value);
+  if (is_scalar(value) || depth > kDeepest) return;
+  if (!is_container(value) && !PySlice_Check(value)) return visit(value);
+  const auto enter = [&](PyObject* part) { for_each_leaf(part, visit, depth + 1); };
+  for_each_item(value, enter);
+  for_each_key(value, enter);
+}
+
+}  // namespace
+
+void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
+  std::vector<Node*> ours;
+  for_each_leaf(left, [&](py::Borrowed leaf) {
+    const bool is_asked = is_python_class(Py_TYPE(leaf)) && !is_compared_by_identity(leaf);
+    Node* node = is_asked ? state_.provenance.find(leaf) : nullptr;
+    if (node != nullptr && !node->trace_tensor) ours.push_back(node);
+  });
+  if (ours.empty()) return;
+  for_each_leaf(right, [&](py::Borrowed leaf) {
+    Node* node = state_.provenance.find(leaf);
+    if (std::ranges::find(ours, node) != ours.end()) record_state_as(*node, StateKind::kIdentity);
+  });
 }
 
 bool Reads::read_names(py::Borrowed object) {

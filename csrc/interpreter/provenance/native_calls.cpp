@@ -181,7 +181,7 @@ int NativeCalls::call_partial(const VectorCall& call, PyObject** result) {
   const py::Ref own_keywords = part("keywords");
   if (!own || !keywords || !own_keywords) return -1;
   for (PyObject* object : {call.callable, own.get(), own_keywords.get()}) {
-    if (reads_.read_deeply(object)) return 0;
+    if (reads_.read_deeply(object, Reads::Identities::kNotTold)) return 0;
   }
   if (PyErr_Occurred() != nullptr || PyDict_Update(keywords.get(), own_keywords.get()) < 0) return -1;
   std::vector<PyObject*> all(PySequence_Fast_ITEMS(own.get()), PySequence_Fast_ITEMS(own.get()) + Py_SIZE(own.get()));
@@ -402,12 +402,22 @@ int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObje
 
 // The address of a tensor from outside is that of the tensor itself, not of its trace tensor.
 bool NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
-  if (is_in_copy_module()) return false;
+  if (is_in_copy_module()) return note_copied(object), false;
   Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
   if (node == nullptr) return false;
   reads_.record_state_as(*node, StateKind::kIdentity);
   *result = PyLong_FromVoidPtr(node->object.get());
   return true;
+}
+
+/// A copy depends on which of the tensors in it are one and the same, but not on which ones they are.
+void NativeCalls::note_copied(py::Borrowed object) {
+  constexpr std::size_t kMostPairs = 16;
+  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
+  if (node == nullptr || std::ranges::find(copied_, object, &py::Ref::get) != copied_.end()) return;
+  if (copied_.size() == kMostPairs) return reads_.record_state_as(*node, StateKind::kIdentity);
+  for (const py::Ref& other : copied_) reads_.examine_identity(other.get(), object);
+  copied_.push_back(py::Ref::share(object));
 }
 
 int NativeCalls::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {

@@ -42,6 +42,7 @@ class NativeCalls {
   /// Calls code in C that must not write to memory from outside.
   PyObject* call_beside_memory(const VectorCall& call);
   bool tell_identity(py::Borrowed object, PyObject** result);
+  void note_copied(py::Borrowed object);
   int call_memoized(const VectorCall& call, PyObject** result);
   void guard_memo(PyObject* function, PyObject* first, PyObject* result);
   [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call);
@@ -71,6 +72,7 @@ class NativeCalls {
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< memory that the next call in C must not write to, with copies
   int memoized_depth_ = 0;
   std::vector<std::pair<py::Ref, py::Ref>> fresh_memos_;  ///< functions under functools.lru_cache, with keys
+  std::vector<py::Ref> copied_;  ///< tensors of which `copy.deepcopy` asked which ones they are
 };
 
 }  // namespace thunder::interpreter

@@ -35,6 +35,11 @@ Node& Provenance::add(py::Borrowed object, Node* parent, Accessor accessor, py::
   return node;
 }
 
+void Provenance::show_as(Node& tuple, py::Ref seen) {
+  tuples_by_seen_.emplace(seen.get(), &tuple);
+  tuple.seen = std::move(seen);
+}
+
 Read* Provenance::find_read(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index) const {
   const auto found = reads_by_key_.find({&owner, accessor, key, index});
   return found == reads_by_key_.end() ? nullptr : found->second;

@@ -91,6 +91,13 @@ class Provenance {
     const auto found = nodes_by_object_.find(object);
     return found == nodes_by_object_.end() ? nullptr : found->second;
   }
+  /// The program sees `seen` in the place of a tuple with numbers that change.
+  void show_as(Node& tuple, py::Ref seen);
+  /// The node of the tuple in whose place the program sees this one.
+  [[nodiscard]] Node* find_shown(py::Borrowed seen) const {
+    const auto found = tuples_by_seen_.find(seen);
+    return found == tuples_by_seen_.end() ? nullptr : found->second;
+  }
   /// The node of an object that stays what it is as long as the compiled function lives.
   Node& constant(py::Borrowed object, const std::string& name = {});
   /// The node of a new external object reached by a step from `parent`.
@@ -120,6 +127,7 @@ class Provenance {
   Node call_;
   std::deque<Node> nodes_;
   std::unordered_map<const PyObject*, Node*> nodes_by_object_;
+  std::unordered_map<const PyObject*, Node*> tuples_by_seen_;
   std::unordered_map<ReadKey, Read*, ReadKeyHash> reads_by_key_;
 };
 

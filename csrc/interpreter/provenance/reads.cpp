@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "interpreter/loop/observe.h"
+#include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/dict_view.h"
 #include "interpreter/python/slots.h"
@@ -65,7 +66,7 @@ const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
   read.expectation = Expectation::kObject;
   read.part = &state_.provenance.add(tuple, &owner, read.accessor, read.key.get(), read.index);
   const Read& added = add(owner, std::move(read));
-  if (read_numbers(*added.part, seen.get())) added.part->seen = std::move(seen);
+  if (read_numbers(*added.part, seen.get())) state_.provenance.show_as(*added.part, std::move(seen));
   return &added;
 }
 
@@ -191,10 +192,16 @@ void Reads::record_memo(Node& function, py::Ref entry) {
 }
 
 void Reads::record_key(py::Borrowed key) {
-  if (is_scalar(key)) return;
-  const bool has_own_hash = Py_TYPE(key)->tp_hash != PyBaseObject_Type.tp_hash && !is_real_tensor(key, state_.hooks);
-  Node* node = has_own_hash ? nullptr : state_.provenance.find(key);
-  if (node != nullptr) record_state_as(*node, StateKind::kIdentity);
+  if (is_scalar(key) || state_.hooks.is_traced(key)) return;
+  Node* tensor = is_real_tensor(key, state_.hooks) ? state_.provenance.find(key) : nullptr;
+  if (tensor != nullptr) return record_state_as(*tensor, StateKind::kIdentity);
+  record_identities(key);
+  // Other objects are hashed by C code, which looks at what they hold.
+  const bool is_called = PyFunction_Check(key) || PyCFunction_Check(key) || PyMethod_Check(key);
+  const bool is_by_python = is_python_class(Py_TYPE(key)) && !is_container(key);
+  if (!is_called && !is_by_python && !PyType_Check(key) && !PyModule_Check(key)) {
+    read_deeply(key, Identities::kNotTold);
+  }
 }
 
 /// Guards the entry of `sys.modules` under a name, or its absence.
@@ -293,7 +300,7 @@ void Reads::enter_hidden_parts(Node& node) {
     enter({"func", "args", "keywords"});
     for (const char* name : {"args", "keywords"}) {
       const py::Ref part = py::Ref::steal(PyObject_GetAttrString(object, name));
-      if (part) read_deeply(part.get());
+      if (part) read_deeply(part.get(), Identities::kNotTold);
     }
     PyErr_Clear();
   }

@@ -68,8 +68,16 @@ class Reads {
   /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
   /// that other calls have others for; null, with or without an exception: the list itself.
   py::Ref read_changing_list(py::Borrowed list);
+  /// Whether code in C that looks into objects may also tell which objects they are.
+  enum class Identities : std::uint8_t { kTold, kNotTold };
   /// Reads everything inside; true when real tensors are among it. May set an exception.
-  bool read_deeply(py::Borrowed value, int depth = 0);
+  bool read_deeply(py::Borrowed value, Identities identities = Identities::kTold, int depth = 0);
+  /// Guards which objects these are, inside of containers, too: they are hashed or compared, all but those that do it
+  /// by what they hold.
+  void record_identities(py::Borrowed value, int depth = 0);
+  /// Guards which objects these are that are in both, or are both: a comparison in C takes an object to be equal to
+  /// itself, and does not ask it.
+  void record_shared(py::Borrowed left, py::Borrowed right);
   /// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
   bool read_names(py::Borrowed object);
   /// Guards everything that an object consists of.

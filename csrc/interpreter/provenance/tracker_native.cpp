@@ -30,17 +30,22 @@ struct Row {
   std::string_view names;  ///< separated by spaces
 };
 
+/// Calls `visit(member)` for the attributes, of those that are named, that `owner` has.
+template <typename Visit>
+void for_each_member(py::Borrowed owner, std::string_view names, Visit&& visit) {
+  while (!names.empty()) {
+    const std::size_t end = std::min(names.find(' '), names.size());
+    const py::Ref name = py::Ref::steal(PyUnicode_FromStringAndSize(names.data(), static_cast<Py_ssize_t>(end)));
+    const py::Ref member = py::Ref::steal(PyObject_GetAttr(owner, name.get()));
+    if (member) visit(member.get());
+    PyErr_Clear();
+    names.remove_prefix(std::min(end + 1, names.size()));
+  }
+}
+
 void add_rows(Effects& effects, py::Borrowed owner, std::initializer_list<Row> rows) {
   for (const Row& row : rows) {
-    std::string_view rest = row.names;
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find(' '), rest.size());
-      const py::Ref name = py::Ref::steal(PyUnicode_FromStringAndSize(rest.data(), static_cast<Py_ssize_t>(end)));
-      const py::Ref member = py::Ref::steal(PyObject_GetAttr(owner, name.get()));
-      if (member) effects.emplace(native_identity(member.get()), row.effect);
-      PyErr_Clear();
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+    for_each_member(owner, row.names, [&](PyObject* member) { effects.emplace(native_identity(member), row.effect); });
   }
 }
 
@@ -124,13 +129,60 @@ Effects make_effects() {
   add_rows(effects, as_object(PyBaseObject_Type),
            {{kSetAttribute, "__setattr__ __delattr__"},
             {kState, "__reduce_ex__ __reduce__ __getstate__"},
-            {kNothing, "__getattribute__ __init__ __new__ __init_subclass__ __class__ __eq__ __ne__ __hash__"}});
+            {kNothing, "__getattribute__ __init__ __new__ __init_subclass__ __class__"},
+            {kCompare, "__eq__ __ne__"},
+            {kHash, "__hash__"}});
   add_rows(effects, as_object(PyType_Type), {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   add_container_rows(effects);
   const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
   add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
   return effects;
+}
+
+struct UseRow {
+  IdentityUse use;
+  const char* module;
+  std::string_view names;  ///< separated by spaces
+};
+
+using IdentityUses = std::unordered_map<const void*, IdentityUse>;
+
+IdentityUses make_identity_uses() {
+  using enum IdentityUse;
+  constexpr std::array kRows{
+      UseRow{kNone, "builtins", "sorted min max sum any all"},
+      UseRow{
+          kNone, "itertools",
+          "accumulate chain combinations compress count cycle dropwhile filterfalse islice permutations product repeat "
+          "starmap takewhile tee zip_longest pairwise"},
+      UseRow{kNone, "functools", "partial"},
+      UseRow{kNone, "types", "MethodType"},
+      UseRow{kNone, "collections", "deque"},
+      UseRow{kNone, "operator", "attrgetter itemgetter methodcaller"},
+      UseRow{kNone, "_abc", "_abc_instancecheck _abc_subclasscheck"},
+      UseRow{kCompares, "builtins", "set frozenset"},
+      UseRow{kCompares, "collections", "_count_elements"},
+      UseRow{kCompares, "_operator", "eq ne lt le gt ge contains countOf indexOf"},
+      UseRow{kRefers, "_weakref", "ref proxy getweakrefcount getweakrefs"},
+      UseRow{kSame, "_operator", "is_ is_not"},
+  };
+  IdentityUses uses;
+  for (const UseRow& row : kRows) {
+    const py::Ref module = py::Ref::steal(py::import_module(row.module));
+    if (module)
+      for_each_member(module.get(), row.names,
+                      [&](PyObject* member) { uses.emplace(native_identity(member), row.use); });
+    PyErr_Clear();
+  }
+  const py::Ref from_keys = py::Ref::steal(PyObject_GetAttrString(as_object(PyDict_Type), "fromkeys"));
+  uses.emplace(native_identity(from_keys.get()), kCompares);
+  return uses;
+}
+
+const IdentityUses& identity_uses() {
+  static const IdentityUses rows = make_identity_uses();
+  return rows;
 }
 
 }  // namespace
@@ -241,6 +293,15 @@ bool calls_argument(const NativeCall& call, std::size_t index) {
 void prepare_native_effects() {
   static_cast<void>(effects());
   static_cast<void>(callers());
+  static_cast<void>(identity_uses());
+}
+
+IdentityUse identity_use(const NativeCall& call) {
+  const auto found = identity_uses().find(call.function);
+  if (found != identity_uses().end()) return found->second;
+  // `tuple.__new__`: all types share one function.
+  const bool is_of_sequence = call.self == as_object(PyTuple_Type) || call.self == as_object(PyList_Type);
+  return is_of_sequence ? IdentityUse::kNone : IdentityUse::kMayTell;
 }
 
 NativeEffect effect_of(const NativeCall& call) {

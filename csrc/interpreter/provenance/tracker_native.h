@@ -65,6 +65,15 @@ struct NativeCall {
 [[nodiscard]] NativeCall native_call(const VectorCall& call);
 /// An address that all objects for one function in C share: bound, unbound and their copies.
 [[nodiscard]] const void* native_identity(py::Borrowed callable);
+/// The use that a function in C, of which no more is known, makes of the identities of the objects that it gets.
+enum class IdentityUse : std::uint8_t {
+  kMayTell,   ///< unknown
+  kNone,      ///< it does not compare them
+  kCompares,  ///< it hashes or compares them, functions, too
+  kRefers,    ///< it makes references, which are one for one object, to tensors, too
+  kSame,      ///< it tells whether its two arguments are one object
+};
+[[nodiscard]] IdentityUse identity_use(const NativeCall& call);
 [[nodiscard]] NativeEffect effect_of(const NativeCall& call);
 /// Whether the function calls its argument at `index`, `key` of the keyword arguments included: `map`, `sorted`.
 [[nodiscard]] bool calls_argument(const NativeCall& call, std::size_t index);

@@ -1,5 +1,8 @@
 #include "interpreter/python/object_parts.h"
 
+#include <string_view>
+#include <utility>
+
 #include "interpreter/python/deque.h"
 #include "interpreter/python/dict_view.h"
 
@@ -42,6 +45,14 @@ std::int64_t length_of(py::Borrowed container) {
 PyObject* builtin_object(const char* name) {
   PyObject* module = PyImport_AddModule("builtins");
   return module == nullptr ? nullptr : PyDict_GetItemString(PyModule_GetDict(module), name);
+}
+
+py::Ref self_of_method(py::Borrowed method) {
+  if (PyMethod_Check(method)) return py::Ref::share(PyMethod_GET_SELF(static_cast<PyObject*>(method)));
+  const bool is_of_c = PyCFunction_Check(method) || std::string_view(Py_TYPE(method)->tp_name) == "method-wrapper";
+  py::Ref self = py::Ref::steal(is_of_c ? PyObject_GetAttrString(method, "__self__") : nullptr);
+  if (!self) PyErr_Clear();
+  return self && PyModule_Check(self.get()) ? py::Ref() : std::move(self);
 }
 
 }  // namespace thunder::interpreter

@@ -22,4 +22,8 @@ enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kCl
 /// may have others in their place, or none: that of a namedtuple's `__new__` has none.
 [[nodiscard]] PyObject* builtin_object(const char* name);
 
+/// The object that a method was taken of, in Python or C, which methods are compared by; null for all else, without an
+/// exception.
+[[nodiscard]] py::Ref self_of_method(py::Borrowed method);
+
 }  // namespace thunder::interpreter

@@ -118,6 +118,7 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
   kept_.push_back(py::Ref::share(value));
   std::uint32_t index = kFailed;
   const Node* node = tracker_.provenance().find(value);
+  if (node == nullptr) node = tracker_.provenance().find_shown(value);
   if (tracker_.hooks().is_traced(value) || tracker_.hooks().is_size(value)) {
     index = add_tensor(value);
   } else if (tracker_.hooks().is_real_tensor(value)) {
