@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,29 +23,26 @@ constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   
                                     "typing.py", "warnings.py", "sre_parse.py", "sre_compile.py"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
-/// Functions in such files that look at what an object consists of.
-struct Looking {
+/// A function in Python, by the file and the name of its code.
+struct FunctionInFile {
   std::string_view file;
   const char* function;
 };
+/// Functions of the standard library, in such files, that look at what an object consists of.
 constexpr std::array kLooking{
-    Looking{"inspect.py", "getattr_static"}, Looking{"inspect.py", "_check_instance"},
-    Looking{"inspect.py", "getmembers"},     Looking{"inspect.py", "getmembers_static"},
-    Looking{"inspect.py", "_getmembers"},    Looking{"typing.py", "__instancecheck__"},
-    Looking{"typing.py", "<genexpr>"},
+    FunctionInFile{"inspect.py", "getattr_static"}, FunctionInFile{"inspect.py", "_check_instance"},
+    FunctionInFile{"inspect.py", "getmembers"},     FunctionInFile{"inspect.py", "getmembers_static"},
+    FunctionInFile{"inspect.py", "_getmembers"},    FunctionInFile{"typing.py", "__instancecheck__"},
+    FunctionInFile{"typing.py", "<genexpr>"},
 };
-
 /// Functions of the torch package that keep books of their own about what the program makes.
-struct Bookkeeping {
-  std::string_view file;
-  const char* function;
-};
 constexpr std::array kBookkeeping{
-    Bookkeeping{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
-    Bookkeeping{"autograd/function.py", "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
+    FunctionInFile{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
+    FunctionInFile{"autograd/function.py",
+                   "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
     // Once torch.compile was used, every module that is made is registered, by address, until it dies.
-    Bookkeeping{"_dynamo/mutation_guard.py", "tag"},
-    Bookkeeping{"_dynamo/utils.py", "_remove_id"},
+    FunctionInFile{"_dynamo/mutation_guard.py", "tag"},
+    FunctionInFile{"_dynamo/utils.py", "_remove_id"},
 };
 
 const std::string& standard_library() {
@@ -59,16 +57,9 @@ const std::string& standard_library() {
   return folder;
 }
 
-bool looks_at_instances(PyCodeObject* code, std::string_view file) {
-  return file.starts_with(standard_library()) && std::ranges::any_of(kLooking, [&](const Looking& row) {
-           return file.substr(standard_library().size()) == row.file &&
-                  PyUnicode_CompareWithASCIIString(code->co_name, row.function) == 0;
-         });
-}
-
-bool keeps_books(PyCodeObject* code, std::string_view file) {
-  const std::string& folder = torch_folder();
-  return file.starts_with(folder) && std::ranges::any_of(kBookkeeping, [&](const Bookkeeping& row) {
+bool is_among(std::span<const FunctionInFile> functions, const std::string& folder, PyCodeObject* code,
+              std::string_view file) {
+  return file.starts_with(folder) && std::ranges::any_of(functions, [&](const FunctionInFile& row) {
            return file.substr(folder.size()) == row.file &&
                   PyUnicode_CompareWithASCIIString(code->co_name, row.function) == 0;
          });
@@ -155,8 +146,10 @@ Treatment treatment_of(PyCodeObject* code) {
   // A function made by `boolean_dispatch`, such as `adaptive_max_pool1d`, only calls one of two others.
   const bool is_dispatch =
       file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
-  const bool is_native = (lies_in(file, standard_library(), kNativeLibrary) && !looks_at_instances(code, file)) ||
-                         lies_in(file, torch_folder(), kNativeTorch) || keeps_books(code, file);
+  const bool looks_at_instances = is_among(kLooking, standard_library(), code, file);
+  const bool is_native = (lies_in(file, standard_library(), kNativeLibrary) && !looks_at_instances) ||
+                         lies_in(file, torch_folder(), kNativeTorch) ||
+                         is_among(kBookkeeping, torch_folder(), code, file);
   return is_native && !is_dispatch ? Treatment::kNative : Treatment::kInterpret;
 }
 

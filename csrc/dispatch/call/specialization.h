@@ -117,9 +117,9 @@ class SpecializationCall {
   [[nodiscard]] torch::autograd::edge_list edges_behind_spent(std::uint32_t computed) const;
   /// The Python object for what the computation gives at a position; null with a Python exception set.
   [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
-  /// One object for each output of the structure; false with a Python exception set.
-  /// By view of the plan.
+  /// The views of the plan, in its order.
   [[nodiscard]] std::vector<at::Tensor> make_views(const std::vector<at::Tensor>& computed) const;
+  /// One object for each output of the structure; false with a Python exception set.
   [[nodiscard]] bool make_outputs(std::vector<at::Tensor>& computed, References& outputs) const;
   [[nodiscard]] bool is_number(std::size_t computed) const;
 

@@ -83,20 +83,21 @@ at::Tensor laid_out_as(const at::Tensor& contents, const at::Tensor& tensor) {
   return copy;
 }
 
-/// Whether a function of PyTorch takes the numbers as such: where it does, most take tensors in their place, but many
-/// take tensors alone. -1 with an exception.
+/// Whether a function of PyTorch takes the numbers as such beside tensors: where it does, most take tensors in their
+/// place, but many take tensors alone. -1 with an exception.
 int takes_numbers(PyObject* callable, const NativeCall& call) {
+  const bool has_tensors = is_traced_tensor(call.self) || any_argument(call, is_traced_tensor);
+  if (!has_tensors || !any_argument(call, is_traced_number)) return 1;
   const interpreter::NativeScope native;
-  const auto arguments = replaced(call, is_traced_number, [](PyObject* number) {
-    return python_type_of(number) == &PyFloat_Type ? PyFloat_FromDouble(0.0) : PyLong_FromLong(0);
-  });
+  auto arguments = replaced(call, is_traced_number, placeholder);
   const py::Ref accepts = arguments ? loaded_function("thunder._arguments", "accepts") : py::Ref();
   if (!accepts) return -1;
-  std::vector<PyObject*> values{callable};
-  if (call.self != nullptr && Py_TYPE(callable) == &PyMethodDescr_Type) values.push_back(call.self);
-  for (const py::Ref& argument : *arguments) values.push_back(argument.get());
-  const std::size_t count = values.size() - (total(call) - call.count);
-  const py::Ref answer = py::Ref::steal(PyObject_Vectorcall(accepts.get(), values.data(), count, call.names));
+  const bool is_unbound = call.self != nullptr && Py_TYPE(callable) == &PyMethodDescr_Type;
+  if (is_unbound) arguments->insert(arguments->begin(), py::Ref::share(call.self));
+  arguments->insert(arguments->begin(), py::Ref::share(callable));
+  NativeCall question = call;
+  question.count += is_unbound ? 2 : 1;
+  const py::Ref answer = py::Ref::steal(call_with(accepts.get(), question, *arguments));
   return answer ? PyObject_IsTrue(answer.get()) : -1;
 }
 
@@ -300,9 +301,9 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);
     if (!is_number && !look_inside(call.arguments[i], /*at_sizes=*/!is_torch)) return -1;
   }
-  const int takes = is_torch && !is_told && any_argument(call, is_traced_number) ? takes_numbers(callable, call) : 1;
+  const int takes = is_torch && !is_told ? takes_numbers(callable, call) : 0;
   if (takes < 0) return -1;
-  if (is_torch && !is_told && takes == 1) {
+  if (takes == 1) {
     if (const int status = call_with_computed(callable, call, result); status != 0) return status;
   }
   if (is_torch) {

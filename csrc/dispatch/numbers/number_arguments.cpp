@@ -13,6 +13,11 @@
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
+
+PyObject* placeholder(PyObject* number) {
+  return python_type_of(number) == &PyFloat_Type ? PyFloat_FromDouble(0.0) : PyLong_FromLong(0);
+}
+
 namespace {
 
 using interpreter::NativeCall;
@@ -28,10 +33,6 @@ std::ptrdiff_t fill_position(PyObject* callable, const NativeCall& call) {
   if (!module_of(callable).starts_with("torch")) return -1;
   if (name == "full" || name == "full_like") return 1;
   return name == "tensor" || name == "as_tensor" || name == "scalar_tensor" ? 0 : -1;
-}
-
-PyObject* placeholder(PyObject* number) {
-  return python_type_of(number) == &PyFloat_Type ? PyFloat_FromDouble(0.0) : PyLong_FromLong(0);
 }
 
 /// Operations that multiply an operand by a number which cannot be a tensor.

@@ -23,6 +23,8 @@ namespace thunder::dispatch {
 [[nodiscard]] bool any_argument(const interpreter::NativeCall& call, bool (*predicate)(PyObject*));
 [[nodiscard]] bool is_list_of_numbers(PyObject* object);
 
+/// A number of the same kind that is none of the trace (new reference).
+[[nodiscard]] PyObject* placeholder(PyObject* number);
 /// Calls with other arguments; `self` of a method that was looked up in its type goes first.
 [[nodiscard]] PyObject* call_with(PyObject* callable, const interpreter::NativeCall& call,
                                   const std::vector<py::Ref>& arguments);

@@ -273,11 +273,12 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
   look_up(observer, left, kComparisonMethods[operation]);
   look_up(observer, right, kComparisonMethods[operation]);
-  for (PyObject* operand : {left, right}) {
-    if (is_scalar(left) || is_scalar(right)) break;
-    if (is_builtin_container(operand) || self_of_method(operand)) observer.examine_key(operand);
+  if (!is_scalar(left) && !is_scalar(right)) {
+    for (PyObject* operand : {left, right}) {
+      if (is_builtin_container(operand) || self_of_method(operand)) observer.examine_key(operand);
+    }
+    if (is_builtin_container(left) && is_builtin_container(right)) observer.examine_shared(left, right);
   }
-  if (is_builtin_container(left) && is_builtin_container(right)) observer.examine_shared(left, right);
   const bool is_by_identity = Py_TYPE(left)->tp_richcompare == PyBaseObject_Type.tp_richcompare &&
                               Py_TYPE(right)->tp_richcompare == PyBaseObject_Type.tp_richcompare;
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;

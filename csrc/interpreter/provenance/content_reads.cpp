@@ -252,22 +252,6 @@ bool Reads::read_deeply(py::Borrowed value, Identities identities, int depth) {
   return found;
 }
 
-void Reads::record_identities(py::Borrowed value, int depth) {
-  value = behind_view(value);
-  if (is_scalar(value) || is_real_tensor(value, state_.hooks) || depth > kDeepest) return;
-  const auto record = [&](PyObject* part) { record_identities(part, depth + 1); };
-  if (const py::Ref self = self_of_method(value)) {
-    Node* node = state_.provenance.find(self.get());
-    if (node != nullptr && !node->trace_tensor) record_state_as(*node, StateKind::kIdentity);
-    if (PyMethod_Check(value)) record(PyMethod_GET_FUNCTION(static_cast<PyObject*>(value)));
-  } else if (is_container(value) || PySlice_Check(value)) {
-    for_each_item(value, record);
-    for_each_key(value, record);
-  } else if (Node* node = is_compared_by_identity(value) ? state_.provenance.find(value) : nullptr) {
-    if (!node->trace_tensor) record_state_as(*node, StateKind::kIdentity);
-  }
-}
-
 namespace {
 
 /// Calls `visit(leaf)` for what is in a container, or for the object itself.
@@ -282,6 +266,23 @@ void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
 }
 
 }  // namespace
+
+void Reads::record_identity(py::Borrowed object) {
+  Node* node = state_.provenance.find(object);
+  if (node != nullptr && !node->trace_tensor) record_state_as(*node, StateKind::kIdentity);
+}
+
+void Reads::record_identities(py::Borrowed value) {
+  for_each_leaf(value, [this](py::Borrowed leaf) {
+    if (is_real_tensor(leaf, state_.hooks)) return;
+    if (const py::Ref self = self_of_method(leaf)) {
+      record_identity(self.get());
+      if (PyMethod_Check(leaf)) record_identity(PyMethod_GET_FUNCTION(static_cast<PyObject*>(leaf)));
+    } else if (is_compared_by_identity(leaf)) {
+      record_identity(leaf);
+    }
+  });
+}
 
 void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
   std::vector<Node*> ours;

@@ -74,10 +74,12 @@ class Reads {
   bool read_deeply(py::Borrowed value, Identities identities = Identities::kTold, int depth = 0);
   /// Guards which objects these are, inside of containers, too: they are hashed or compared, all but those that do it
   /// by what they hold.
-  void record_identities(py::Borrowed value, int depth = 0);
+  void record_identities(py::Borrowed value);
   /// Guards which objects these are that are in both, or are both: a comparison in C takes an object to be equal to
   /// itself, and does not ask it.
   void record_shared(py::Borrowed left, py::Borrowed right);
+  /// Guards which object this is; a tensor of the trace is left out.
+  void record_identity(py::Borrowed object);
   /// Guards the result of `dir`: the names in an object, in its class and in the bases of that.
   bool read_names(py::Borrowed object);
   /// Guards everything that an object consists of.
