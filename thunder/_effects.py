@@ -7,6 +7,7 @@ to be called later; None says that the call is to be made at once, as nobody out
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -53,14 +54,27 @@ def deferred_warning(
         category, message = type(message), str(message)
     frame = _frame(stacklevel, skip_file_prefixes)
     namespace = sys.__dict__ if frame is None else frame.f_globals
-    return Deferred(
-        _warn,
-        message,
-        category or UserWarning,
-        "sys" if frame is None else frame.f_code.co_filename,
-        0 if frame is None else frame.f_lineno,
-        namespace,
-    )
+    line = 0 if frame is None else frame.f_lineno
+    kind = category or UserWarning
+    if _is_error(message, kind, namespace, line):
+        return None
+    return Deferred(_warn, message, kind, "sys" if frame is None else frame.f_code.co_filename, line, namespace)
+
+
+def _is_error(message: str, category: type[Warning], namespace: dict[str, Any], line: int) -> bool:
+    """Whether the filters make an error of this warning; a program is traced again where other filters do so."""
+    module = namespace.get("__name__") or "<string>"
+    for action, text, kind, place, number in warnings.filters:
+        if _fits(text, message) and issubclass(category, kind) and _fits(place, module) and number in (0, line):
+            return action == "error"
+    return False
+
+
+def _fits(pattern: re.Pattern[str] | str | None, text: str) -> bool:
+    """Whether a part of a filter fits; those that CPython itself begins with are strings."""
+    if isinstance(pattern, str):
+        return pattern == text
+    return pattern is None or pattern.match(text) is not None
 
 
 def _frame(level: int, skipped: tuple[str, ...]) -> FrameType | None:

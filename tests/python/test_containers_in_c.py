@@ -283,3 +283,101 @@ def test_pickled_objects_are_guarded(kind: type[Record], protocol: int) -> None:
     for change in (lambda: None, lambda: setattr(record, "size", 7), lambda: record.items.append(2)):
         change()
         assert torch.equal(torch.stack(compiled(X)), torch.stack(program(X)))
+
+
+class OwnList(list[int]):
+    """A class whose special methods ask the one that it extends, as those of the others below."""
+
+    def __len__(self) -> int:
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        return super().__iter__()
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key)
+
+
+class OwnTuple(tuple[int, ...]):
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        return super().__iter__()
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(key)
+
+
+class OwnDict(dict[int, int]):
+    def __len__(self) -> int:
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        return super().__iter__()
+
+    def __getitem__(self, key: int) -> int:
+        return super().__getitem__(key)
+
+
+class OwnOrder(collections.OrderedDict[int, int]):
+    def __len__(self) -> int:
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        return super().__iter__()
+
+
+class OwnSet(set[int]):
+    def __len__(self) -> int:
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[int]:
+        return super().__iter__()
+
+    def __contains__(self, item: object) -> bool:
+        return super().__contains__(item)
+
+
+OWN = {
+    OwnList: ([0, 1], [1, 0, 2]),
+    OwnTuple: ([0, 1], [1, 0, 2]),
+    OwnDict: ({0: 1, 1: 0}, {1: 0, 0: 1, 2: 3}),
+    OwnOrder: ({0: 1, 1: 0}, {1: 0, 0: 1}),
+    OwnSet: ({0, 1}, {1, 2, 3}),
+}
+LOOKS: tuple[Callable[[Any], Any], ...] = (
+    len,
+    bool,
+    list,
+    str,
+    sorted,
+    lambda items: 0 in items,
+    lambda items: [*items],
+    lambda items: [item + 1 for item in items],
+    lambda items: items[0] if hasattr(items, "__getitem__") else 0,
+    lambda items: {**items} if isinstance(items, dict) else 0,
+    lambda items: items == items,
+)
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("catches", [False, True])
+def test_containers_of_classes_whose_methods_ask_super(
+    kind: Callable[[Any], Any], look: Callable[[Any], Any], catches: bool
+) -> None:
+    def program(x: torch.Tensor, items: Any) -> Any:
+        if not catches:
+            return x * 1, look(items)
+        try:
+            return x * 1, look(items)
+        except Exception:
+            return x * 1, "raised"
+
+    compiled = thunder.jit(program, fullgraph=True)
+    for contents in (*OWN[kind], OWN[kind][0]):
+        items = kind(contents)
+        assert compiled(X, items)[1] == program(X, items)[1]

@@ -7,9 +7,10 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -194,3 +195,63 @@ def test_warning_of_a_kernel_may_be_an_error() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             assert compiled(torch.ones(2)).isnan()
+
+
+def by_python(x: torch.Tensor) -> torch.Tensor:
+    warnings.warn("of Python", stacklevel=1)
+    return x + 1
+
+
+def by_torch(x: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(x) + 1  # to be copied with `clone`
+
+
+def by_numpy(x: torch.Tensor) -> torch.Tensor:
+    return x + float(numpy.float32(1) / numpy.float32(0))
+
+
+@pytest.mark.parametrize("warn", [by_python, by_torch, by_numpy])
+@pytest.mark.parametrize("actions", [("error", "ignore", "error"), ("ignore", "error", "ignore")])
+def test_warning_is_an_error_where_the_filters_of_a_call_say_so(
+    warn: Callable[[torch.Tensor], torch.Tensor], actions: Sequence[Any]
+) -> None:
+    def caught(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+        x.add_(10)
+        try:
+            return warn(x)
+        except Warning as warning:
+            log.append(type(warning).__name__)
+            return x - 1
+
+    def raised(x: torch.Tensor, log: list[str]) -> torch.Tensor:
+        x.add_(10)
+        result = warn(x)
+        x.add_(100)
+        log.append("done")
+        return result
+
+    for program in (caught, raised):
+        compiled = thunder.jit(program)
+        for action in actions:
+            seen = []
+            for function in (program, compiled):
+                x, log = torch.zeros(2), list[str]()
+                with warnings.catch_warnings():
+                    warnings.simplefilter(action)
+                    warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+                    try:
+                        result = function(x, log).tolist()
+                    except Warning as warning:
+                        result = [type(warning), str(warning)]
+                seen.append((result, x.tolist(), log))
+            assert seen[0] == seen[1]
+
+
+def test_filters_of_other_warnings_leave_a_warning_to_be_given_after_the_call() -> None:
+    compiled = thunder.jit(by_python, fullgraph=True)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("error", DeprecationWarning)
+        warnings.filterwarnings("error", message="of something else")
+        compiled(torch.ones(2))
+        compiled(torch.ones(2))
+    assert [str(each.message) for each in seen] == ["of Python"]

@@ -636,3 +636,31 @@ def test_backward_that_looks_at_data_is_refused_by_fullgraph() -> None:
     function = doubling(lambda ctx, g: g * g.sum().item())
     with pytest.raises(NotImplementedError, match=r"(?s)the backward of Doubled.*line"):
         thunder.jit(lambda a: function.apply(a), fullgraph=True)(leaf(3))
+
+
+@pytest.mark.parametrize("scale", [lambda kept: len(kept), lambda kept: kept[0], lambda kept: sum(kept)])
+@pytest.mark.parametrize("make", [float, torch.tensor])
+def test_list_that_is_kept_on_a_context_and_changes_before_the_backward(
+    scale: Callable[[Any], Any], make: Callable[[float], Any]
+) -> None:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, kept: list[Any]) -> torch.Tensor:
+            ctx.kept = kept
+            return x * len(kept)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+            return gradient * scale(ctx.kept), None
+
+    def gradients(function: Callable[..., Any]) -> list[torch.Tensor]:
+        found = []
+        for _ in range(2):
+            x, kept = torch.ones(2, requires_grad=True), [make(1.0)]
+            y = function(x, kept)
+            kept.insert(0, make(5.0))
+            found.append(torch.autograd.grad(y.sum(), x)[0])
+        return found
+
+    ours, eager = gradients(thunder.jit(Scaled.apply)), gradients(Scaled.apply)
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(ours, eager, strict=True))

@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/hash.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -79,6 +80,27 @@ std::uint32_t version_of_tensor_class() {
   return type->tp_version_tag;
 }
 
+/// Of the filters `(action, message, category, module, line)` up to the last one that makes errors: the first one that
+/// fits a warning decides.
+std::size_t number_of_error_filters() {
+  static PyObject* const module = PyImport_ImportModule("warnings");
+  static PyObject* const name = PyUnicode_InternFromString("filters");
+  PyObject* filters = module == nullptr ? nullptr : PyDict_GetItemWithError(PyModule_GetDict(module), name);
+  if (filters == nullptr || !PyList_Check(filters)) return 0;
+  std::size_t number = 0;
+  std::size_t before = 0;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(filters); ++i) {
+    PyObject* filter = PyList_GET_ITEM(filters, i);
+    if (!PyTuple_Check(filter)) continue;
+    for (Py_ssize_t part = 0; part < PyTuple_GET_SIZE(filter); ++part) {
+      before = c10::hash_combine(before, reinterpret_cast<std::size_t>(PyTuple_GET_ITEM(filter, part)));
+    }
+    PyObject* action = PyTuple_GET_SIZE(filter) > 0 ? PyTuple_GET_ITEM(filter, 0) : Py_None;
+    if (PyUnicode_Check(action) && PyUnicode_CompareWithASCIIString(action, "error") == 0) number = before | 1;
+  }
+  return number;
+}
+
 bool stack_has_function_mode() {
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
     if (!device_of_mode(function_mode(i))) return true;
@@ -137,6 +159,7 @@ ThreadState ThreadState::now() {
   state.autocast_cache = at::autocast::is_autocast_cache_enabled();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.default_dtype = c10::get_default_dtype_as_scalartype();
+  state.error_filters = number_of_error_filters();
   state.tensor_class = version_of_tensor_class();
   state.cpu = autocast_of(c10::DeviceType::CPU);
   state.cuda = autocast_of(c10::DeviceType::CUDA);
@@ -157,6 +180,7 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
           {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
           {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
           {"torch.get_default_dtype()", type(default_dtype)},
+          {"warnings that are errors", error_filters == 0 ? "none" : std::to_string(error_filters)},
           {"the methods of torch.Tensor", std::to_string(tensor_class)},
           {"autocast on the CPU", cast(cpu)},
           {"autocast on CUDA", cast(cuda)},

@@ -126,6 +126,9 @@ void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, Pyth
                        const int status = apply(arguments);
                        return status != 0 ? status : backwards.apply(own, arguments, count, names, result);
                      });
+  if (const py::Ref inner = loaded_function("torch._C", "_FunctionBase.apply")) {
+    options.hand_on.insert(interpreter::native_identity(inner.get()));
+  }
   options.substitute(no_jvp.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject**) {
     // Its context is of a class made for this level: `MyFunctionGeneratedBackward`.
     std::string name = count == 0 ? "" : Py_TYPE(arguments[0])->tp_name;

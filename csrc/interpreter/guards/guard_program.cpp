@@ -21,7 +21,8 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   if (check.op == GuardOp::kTruth) return length_of(value) != 0 ? "True" : "False";
   if (check.op == GuardOp::kContains) return check.number != 0 ? "False" : "True";
   if (check.op == GuardOp::kKeys || check.op == GuardOp::kMembers) {
-    const py::Ref list = py::Ref::steal(check.op == GuardOp::kKeys ? PySequence_Tuple(value) : PyFrozenSet_New(value));
+    const bool is_dict = check.op == GuardOp::kKeys && PyDict_Check(value);
+    const py::Ref list = is_dict ? keys_of(value) : py::Ref::steal(PyFrozenSet_New(value));
     if (!list) PyErr_Clear();
     return describe(list.get());
   }

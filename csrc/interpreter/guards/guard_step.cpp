@@ -62,20 +62,19 @@ bool is_same_key(py::Borrowed left, py::Borrowed right) {
   return !is_user_object && equal_constants(left, right);
 }
 
-// An OrderedDict keeps its order beside the dict's own.
 bool has_ordered_keys(py::Borrowed dict, py::Borrowed keys) {
-  const py::Ref now = py::Ref::steal(PySequence_List(dict));
+  const py::Ref now = keys_of(dict);
   if (!now) return PyErr_Clear(), false;
-  if (PyList_GET_SIZE(now.get()) != PyTuple_GET_SIZE(keys)) return false;
+  if (PyTuple_GET_SIZE(now.get()) != PyTuple_GET_SIZE(keys)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
-    if (!is_same_key(PyList_GET_ITEM(now.get(), i), PyTuple_GET_ITEM(keys, i))) return false;
+    if (!is_same_key(PyTuple_GET_ITEM(now.get(), i), PyTuple_GET_ITEM(keys, i))) return false;
   }
   return true;
 }
 
 bool has_keys(py::Borrowed dict, py::Borrowed keys) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  if (PyODict_CheckExact(dict)) return has_ordered_keys(dict, keys);
+  if (PyODict_Check(static_cast<PyObject*>(dict))) return has_ordered_keys(dict, keys);
   PyObject *key, *value;
   Py_ssize_t position = 0;
   for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) {

@@ -29,9 +29,8 @@ def methodcaller(arguments, keywords):
     name, *arguments = arguments
     return lambda item: getattr(item, name)(*arguments, **keywords)
 
-def forward(arguments, keywords):
-    function, *arguments = arguments
-    return lambda *more, **others: function(*arguments, *more, **keywords, **others)
+def forward(function):
+    return lambda *arguments, **keywords: function(*arguments, **keywords)
 
 def iterate(iterator):
     for value in iterator:
@@ -84,22 +83,7 @@ py::Ref parameters_of(py::Borrowed getter) {
 
 py::Ref interpreted_call(py::Borrowed function) {
   const NativeScope native;
-  const py::Ref parameters = py::Ref::steal(Py_BuildValue("((O){})", static_cast<PyObject*>(function)));
-  py::Ref result = py::Ref::steal(parameters ? PyObject_Call(all().forward.get(), parameters.get(), nullptr) : nullptr);
-  if (!result) PyErr_Clear();
-  return result;
-}
-
-py::Ref interpreted_partial(py::Borrowed partial) {
-  const NativeScope native;
-  const py::Ref function = py::Ref::steal(PyObject_GetAttrString(partial, "func"));
-  const py::Ref arguments = py::Ref::steal(PyObject_GetAttrString(partial, "args"));
-  const py::Ref keywords = py::Ref::steal(PyObject_GetAttrString(partial, "keywords"));
-  const py::Ref first = py::Ref::steal(function ? PyTuple_Pack(1, function.get()) : nullptr);
-  const py::Ref joined = py::Ref::steal(first && arguments ? PySequence_Concat(first.get(), arguments.get()) : nullptr);
-  py::Ref result = py::Ref::steal(
-      joined && keywords ? PyObject_CallFunctionObjArgs(all().forward.get(), joined.get(), keywords.get(), nullptr)
-                         : nullptr);
+  py::Ref result = py::Ref::steal(PyObject_CallOneArg(all().forward.get(), function));
   if (!result) PyErr_Clear();
   return result;
 }

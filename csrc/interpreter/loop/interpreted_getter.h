@@ -7,10 +7,8 @@ namespace thunder::interpreter {
 /// A function in Python that does what an attrgetter, itemgetter or methodcaller of `operator` does, so that what it
 /// reads is seen; null for all other objects, without an exception.
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
-/// A function in Python that calls a method in C, so that the call is seen when C code makes it.
+/// A function in Python that calls one in C, so that the call is seen when C code makes it.
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
-/// A function in Python that does what a `functools.partial` does.
-[[nodiscard]] py::Ref interpreted_partial(py::Borrowed partial);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
 /// Makes it ready; it runs Python code, so that it must not run under an observer.

@@ -2,8 +2,11 @@
 
 #include "interpreter/python/cpython_compat.h"
 
+#include <type_traits>
+
 #include "interpreter/loop/context.h"
 #include "interpreter/loop/observer.h"
+#include "interpreter/python/python_ref.h"
 
 namespace thunder::interpreter {
 
@@ -13,6 +16,17 @@ inline bool is_scalar(PyObject* object) {
   return type == &PyLong_Type || type == &PyUnicode_Type || type == &PyBool_Type || object == Py_None ||
          type == &PyFloat_Type || type == &PyBytes_Type || type == &PyComplex_Type || type == &PyCode_Type ||
          type == &PyEllipsis_Type;
+}
+
+/// `operation(object)` on what a `weakref.proxy` stands for, which does all that is done with the proxy.
+template <typename Operation>
+auto on_referent(Observer& observer, PyObject* proxy, Operation&& operation) -> decltype(operation(proxy)) {
+  using Result = decltype(operation(proxy));
+  const py::Ref object = py::Ref::steal(observer.referent(proxy));
+  if (object) return operation(object.get());
+  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ReferenceError, "weakly-referenced object no longer exists");
+  if constexpr (std::is_same_v<Result, int>) return -1;
+  return Result{};
 }
 
 /// Whether `type` inherits `name` from a class statement's function, so that the interpreter sees inside.

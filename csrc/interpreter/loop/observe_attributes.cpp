@@ -176,6 +176,10 @@ PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* na
 PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* name) {
   static PyObject* getattr_name = interned("__getattr__");
   if (is_scalar(owner)) return PyObject_GetAttr(owner, name);
+  if (PyWeakref_CheckProxy(owner)) {
+    return on_referent(observer, owner,
+                       [&](PyObject* object) { return observed_get_attribute(observer, object, name); });
+  }
   PyTypeObject* type = Py_TYPE(owner);
   if (type->tp_getattro == PyObject_GenericGetAttr) return observed_generic_get(observer, owner, name);
   Found found{nullptr, AttributeSource::kComputed};
@@ -217,6 +221,10 @@ int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, Py
 int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
   static PyObject* setattr_name = interned("__setattr__");
   static PyObject* delattr_name = interned("__delattr__");
+  if (PyWeakref_CheckProxy(owner)) {
+    return on_referent(observer, owner,
+                       [&](PyObject* object) { return observed_set_attribute(observer, object, name, value); });
+  }
   PyTypeObject* type = Py_TYPE(owner);
   if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
   if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))

@@ -67,15 +67,84 @@ bool constructs_by_python(PyTypeObject* type, const Call& call) {
          (make != nullptr && Py_TYPE(make) == &PyStaticMethod_Type);
 }
 
+/// The arguments of a call as they come together from several places.
+class Arguments {
+ public:
+  /// Steals `value`; false for null, with its exception.
+  bool add(PyObject* value) {
+    owned_.push_back(py::Ref::steal(value));
+    return value != nullptr;
+  }
+  /// The same for a keyword argument, in the place of one of that name.
+  bool add(PyObject* name, PyObject* value) {
+    const py::Ref owned = py::Ref::steal(value);
+    if (!keywords_) keywords_ = py::Ref::steal(PyDict_New());
+    return owned && keywords_ && PyDict_SetItem(keywords_.get(), name, owned.get()) == 0;
+  }
+  [[nodiscard]] PyObject* call(Context& context, PyObject* callable) const {
+    std::vector<PyObject*> values;
+    for (const py::Ref& each : owned_) values.push_back(each.get());
+    const std::size_t count = values.size();
+    if (!keywords_) return call_observed(context, {callable, values.data(), count, nullptr});
+    PyObject *name, *value;
+    for (Py_ssize_t position = 0; PyDict_Next(keywords_.get(), &position, &name, &value) != 0;) values.push_back(value);
+    const py::Ref names = py::Ref::steal(PySequence_Tuple(keywords_.get()));
+    return names ? call_observed(context, {callable, values.data(), count, names.get()}) : nullptr;
+  }
+
+ private:
+  std::vector<py::Ref> owned_;
+  py::Ref keywords_;
+};
+
+bool add_items(Observer& observer, PyObject* tuple, Arguments& arguments) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    const py::Ref index = py::Ref::steal(PyLong_FromSsize_t(i));
+    if (!index || !arguments.add(observer.read_item(tuple, index.get(), Py_NewRef(PyTuple_GET_ITEM(tuple, i)))))
+      return false;
+  }
+  return true;
+}
+
+/// Calls what a `functools.partial` calls, so that what the function in C does is seen, too.
+PyObject* call_partial(Context& context, const Call& call) {
+  Observer& observer = *context.observer;
+  const auto part = [&](const char* text) {
+    const py::Ref name = py::Ref::steal(PyUnicode_InternFromString(text));
+    return py::Ref::steal(name ? observed_get_attribute(observer, call.callable, name.get()) : nullptr);
+  };
+  const py::Ref function = part("func");
+  const py::Ref own = function ? part("args") : nullptr;
+  const py::Ref keywords = own ? part("keywords") : nullptr;
+  Arguments arguments;
+  if (!keywords || !add_items(observer, own.get(), arguments)) return nullptr;
+  for (std::size_t i = 0; i < call.count; ++i) arguments.add(Py_NewRef(call.arguments[i]));
+  PyObject *name, *value;
+  for (Py_ssize_t position = 0; PyDict_Next(keywords.get(), &position, &name, &value) != 0;) {
+    if (!arguments.add(name, observer.read_item(keywords.get(), name, Py_NewRef(value)))) return nullptr;
+  }
+  for (std::size_t i = call.count; i < call.total(); ++i) {
+    PyObject* each = PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(i - call.count));
+    if (!arguments.add(each, Py_NewRef(call.arguments[i]))) return nullptr;
+  }
+  return arguments.call(context, function.get());
+}
+
 PyObject* call_observed(Context& context, const Call& call) {
   static PyObject* call_name = PyUnicode_InternFromString("__call__");
   PyObject* callable = call.callable;
   if (PyFunction_Check(callable)) return call_function(context, call);
+  if (PyWeakref_CheckProxy(callable)) {
+    return on_referent(*context.observer, callable, [&](PyObject* object) {
+      return call_observed(context, {object, call.arguments, call.count, call.names});
+    });
+  }
   if (PyInstanceMethod_Check(callable)) {  // a method of pybind11, taken from its class
     return call_observed(context, {PyInstanceMethod_GET_FUNCTION(callable), call.arguments, call.count, call.names});
   }
   if (Py_TYPE(callable) == &PyMethod_Type)
     return call_with_self(context, call, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable));
+  if (is_partial(callable)) return call_partial(context, call);
   PyObject* self = nullptr;
   const IntrinsicRow* row = call.names == nullptr ? find_intrinsic(callable, &self) : nullptr;
   if (row != nullptr) {
@@ -150,35 +219,19 @@ PyObject* observed_call(Context& context, PyObject* callable, PyObject** argumen
 }
 
 PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords) {
-  const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(arguments));
-  if (!observed_examine(*context.observer, arguments, Aspect::kLength)) return nullptr;
-  std::vector<py::Ref> owned;
-  std::vector<PyObject*> values;
-  const auto add = [&](PyObject* value) {
-    owned.push_back(py::Ref::steal(value));
-    values.push_back(owned.back().get());
-    return values.back() != nullptr;
-  };
-  for (std::size_t i = 0; i < count; ++i) {
-    const py::Ref index = py::Ref::steal(PyLong_FromSize_t(i));
-    PyObject* item = PyTuple_GET_ITEM(arguments, static_cast<Py_ssize_t>(i));
-    if (!index || !add(context.observer->read_item(arguments, index.get(), Py_NewRef(item)))) return nullptr;
-  }
-  if (keywords == nullptr || PyDict_GET_SIZE(keywords) == 0)
-    return call_observed(context, {callable, values.data(), count, nullptr});
-  const py::Ref names = py::Ref::steal(PyList_New(0));
-  if (!names) return nullptr;
-  PyObject *key, *value;
-  for (Py_ssize_t position = 0; PyDict_Next(keywords, &position, &key, &value) != 0;) {
-    if (!PyUnicode_Check(key)) {
+  Arguments given;
+  if (!observed_examine(*context.observer, arguments, Aspect::kLength) ||
+      !add_items(*context.observer, arguments, given))
+    return nullptr;
+  PyObject *name, *value;
+  for (Py_ssize_t position = 0; keywords != nullptr && PyDict_Next(keywords, &position, &name, &value) != 0;) {
+    if (!PyUnicode_Check(name)) {
       PyErr_SetString(PyExc_TypeError, "keywords must be strings");
       return nullptr;
     }
-    if (PyList_Append(names.get(), key) < 0 || !add(observed_receive(*context.observer, Py_NewRef(value))))
-      return nullptr;
+    if (!given.add(name, observed_receive(*context.observer, Py_NewRef(value)))) return nullptr;
   }
-  const py::Ref tuple = py::Ref::steal(PyList_AsTuple(names.get()));
-  return tuple ? call_observed(context, {callable, values.data(), count, tuple.get()}) : nullptr;
+  return given.call(context, callable);
 }
 
 }  // namespace thunder::interpreter

@@ -139,6 +139,9 @@ py::Ref compared(Observer& observer, PyObject* value, PyObject* other) {
 }  // namespace
 
 bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
+  if (PyWeakref_CheckProxy(object)) {
+    return on_referent(observer, object, [&](PyObject* behind) { return observed_examine(observer, behind, aspect); });
+  }
   switch (aspect) {
     case Aspect::kType:
       return is_scalar(object) || observer.examine(object, aspect);
@@ -180,6 +183,9 @@ void observed_key(Observer& observer, PyObject* key, PyObject* container) {
 void observed_look_up(Observer& observer, PyObject* object, const char* names) { look_up(observer, object, names); }
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
+  if (PyWeakref_CheckProxy(owner)) {
+    return on_referent(observer, owner, [&](PyObject* object) { return observed_get_item(observer, object, key); });
+  }
   look_up(observer, owner, "__getitem__");
   look_up(observer, key, "__index__");
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
@@ -206,6 +212,10 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
 }
 
 int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value) {
+  if (PyWeakref_CheckProxy(owner)) {
+    return on_referent(observer, owner,
+                       [&](PyObject* object) { return observed_set_item(observer, object, key, value); });
+  }
   look_up(observer, owner, "__setitem__ __delitem__");
   const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
   const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
@@ -224,6 +234,10 @@ int observed_is_true(Observer& observer, PyObject* object) {
 }
 
 int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
+  if (PyWeakref_CheckProxy(container)) {
+    return on_referent(observer, container,
+                       [&](PyObject* object) { return observed_contains(observer, object, value); });
+  }
   bool allowed = true;
   look_up(observer, container, "__contains__ __iter__");
   PyObject* dict = dict_behind(container);
@@ -252,6 +266,14 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
 }
 
 PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, binaryfunc operation) {
+  if (PyWeakref_CheckProxy(left)) {
+    return on_referent(observer, left,
+                       [&](PyObject* object) { return observed_binary(observer, object, right, operation); });
+  }
+  if (PyWeakref_CheckProxy(right)) {
+    return on_referent(observer, right,
+                       [&](PyObject* object) { return observed_binary(observer, left, object, operation); });
+  }
   if (PyObject* method = method_in_place(left, operation)) {
     const bool is_known = is_builtin_container(left) || is_deque(left);
     PyObject* const arguments[] = {left, right};
@@ -271,6 +293,14 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
 }
 
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
+  if (PyWeakref_CheckProxy(left)) {
+    return on_referent(observer, left,
+                       [&](PyObject* object) { return observed_compare(observer, object, right, operation); });
+  }
+  if (PyWeakref_CheckProxy(right)) {
+    return on_referent(observer, right,
+                       [&](PyObject* object) { return observed_compare(observer, left, object, operation); });
+  }
   look_up(observer, left, kComparisonMethods[operation]);
   look_up(observer, right, kComparisonMethods[operation]);
   if (!is_scalar(left) && !is_scalar(right)) {
@@ -300,6 +330,9 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 }
 
 bool observed_get_iterator(Observer& observer, PyObject* iterable) {
+  if (PyWeakref_CheckProxy(iterable)) {
+    return on_referent(observer, iterable, [&](PyObject* object) { return observed_get_iterator(observer, object); });
+  }
   look_up(observer, iterable, "__iter__ __getitem__");
   if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
   if (has_method(iterable, "__iter__")) return true;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "interpreter/python/object_parts.h"
+
 namespace thunder::interpreter {
 
 /// Where CPython's lookup of `owner.name` found the value.
@@ -82,6 +84,8 @@ class Observer {
   virtual void examine_key(PyObject* /*key*/) {}
   /// C code compares these, or a key with those of a container, and takes each object to be equal to itself.
   virtual void examine_shared(PyObject* /*left*/, PyObject* /*right*/) {}
+  /// The object that a `weakref.proxy` stands for (new reference); null without an exception: it is gone.
+  virtual PyObject* referent(PyObject* proxy) { return referent_of(proxy).release(); }
   /// `len(object)`.
   virtual PyObject* length(PyObject* object) {
     const Py_ssize_t length = PyObject_Size(object);

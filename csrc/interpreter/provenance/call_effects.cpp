@@ -2,6 +2,7 @@
 
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/native_calls.h"
+#include "interpreter/python/object_parts.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -10,6 +11,20 @@ namespace {
 bool looks_at_arguments(NativeEffect effect) {
   return effect == NativeEffect::kAppend || effect == NativeEffect::kUpdate || effect == NativeEffect::kChange ||
          effect == NativeEffect::kGetContents;
+}
+
+/// The item of a list, tuple or deque at an index, negative ones counted from the end; null without an exception for
+/// all else, and where there is none.
+py::Ref item_of(py::Borrowed container, py::Borrowed index) {
+  if (!PyLong_Check(index)) return nullptr;
+  const Py_ssize_t length = length_of(container);
+  Py_ssize_t place = PyLong_AsSsize_t(index);
+  if (place == -1 && PyErr_Occurred() != nullptr) return PyErr_Clear(), nullptr;
+  if (place < 0) place += length;
+  if (place < 0 || place >= length) return nullptr;
+  if (is_deque(container)) return py::Ref::share(deque_item(container, place));
+  const bool is_sequence = PyList_Check(container) || PyTuple_Check(container);
+  return py::Ref::share(is_sequence ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(container), place) : nullptr);
 }
 
 }  // namespace
@@ -63,7 +78,9 @@ bool NativeCalls::update_dict(Node& node, const NativeCall& call) {
 bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& call) {
   bool has_real_tensors = false;
   const IdentityUse use = identity_use(native);
-  const auto identities = use == IdentityUse::kNone ? Reads::Identities::kNotTold : Reads::Identities::kTold;
+  const auto told = use == IdentityUse::kNone      ? Reads::Told::kContents
+                    : use == IdentityUse::kMayTell ? Reads::Told::kAttributes
+                                                   : Reads::Told::kIdentities;
   if (use == IdentityUse::kSame && native.count == 2) reads_.examine_identity(native.arguments[0], native.arguments[1]);
   if (use == IdentityUse::kCompares && native.count == 2) {
     reads_.record_shared(native.arguments[0], native.arguments[1]);
@@ -73,7 +90,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
     Node* tensor =
         use == IdentityUse::kRefers && state_.hooks.is_traced(argument) ? node_behind(argument, state_) : nullptr;
     if (tensor != nullptr) reads_.record_state_as(*tensor, StateKind::kIdentity);
-    has_real_tensors |= reads_.read_deeply(argument, identities);
+    has_real_tensors |= reads_.read_deeply(argument, told);
     if (PyErr_Occurred() != nullptr || (PyIter_Check(argument) && !consume(argument))) return false;
   }
   PyObject* self = native.self;
@@ -81,7 +98,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   // `send`, `__next__` and the like of what somebody else goes on with.
   const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self);
   if (advances && !writes_.write_contents(self)) return false;
-  if (native.arguments == call.arguments) reads_.read_deeply(self, identities);
+  if (native.arguments == call.arguments) reads_.read_deeply(self, told);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
   return has_real_tensors;
 }
@@ -187,10 +204,8 @@ bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeE
   if (effect == NativeEffect::kDeleteItem) return writes_.write_item(*node, key, true);
   if (effect != NativeEffect::kSetItem) {
     if (!PyDict_Check(self)) {
-      const py::Ref item =
-          py::Ref::steal(PyLong_Check(key) ? PySequence_GetItem(self, PyLong_AsSsize_t(key)) : nullptr);
+      const py::Ref item = item_of(self, key);
       if (item) return reads_.read_item(self, key, item.get());
-      PyErr_Clear();
       return reads_.examine(self, Aspect::kContents);
     }
     PyObject* value = PyDict_GetItemWithError(self, key);

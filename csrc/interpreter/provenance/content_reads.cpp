@@ -75,7 +75,7 @@ constexpr const char* kSpecialMethods =
 void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) {
   PyObject* object = node.object.get();
   if (PyDict_Check(object)) {
-    record_fact(node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(contents)));
+    record_fact(node, Accessor::kKeys, keys_of(contents));
     PyObject *key, *value;
     Py_ssize_t position = 0;
     while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value, audience);
@@ -120,7 +120,26 @@ void Reads::record_opaque(Node& node) {
   if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
   dict->deeply_read = true;
   read_original_contents(*dict);
-  read_deeply(dict->object.get(), Identities::kTold, 1);
+  read_deeply(dict->object.get(), Told::kIdentities, 1);
+}
+
+void Reads::record_attributes(Node& node, Told told, int depth) {
+  constexpr int kDeepestObject = 3;
+  if (depth > kDeepestObject || node.trace_tensor) return;
+  PyObject* object = node.object.get();
+  for_each_slot(Py_TYPE(object), [&](PyObject* name) {
+    const py::Ref value = py::Ref::steal(state_.hooks.attribute(object, name));
+    PyErr_Clear();
+    record_descriptor(object, name, value.get());
+    if (value) read_deeply(value.get(), told, depth + 1);
+  });
+  Node* dict = instance_dict_node(node);
+  if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
+  dict->deeply_read = true;
+  read_original_contents(*dict);
+  for_each_item(dict->object.get(), [&](PyObject* item) {
+    if (PyErr_Occurred() == nullptr) read_deeply(item, told, depth + 1);
+  });
 }
 
 bool Reads::examine(PyObject* owner, Aspect aspect) {
@@ -139,14 +158,14 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
     case Aspect::kType:
       break;
     case Aspect::kLength:
-      record_length(*node, PyObject_Size(owner));
+      record_length(*node, length_of(owner));
       break;
     case Aspect::kTruth:
-      record_fact(*node, Accessor::kTruth, py::Ref::share(PyObject_Size(owner) != 0 ? Py_True : Py_False));
+      record_fact(*node, Accessor::kTruth, py::Ref::share(length_of(owner) != 0 ? Py_True : Py_False));
       break;
     case Aspect::kKeys:
       if (!PyDict_Check(owner)) return read_original_contents(*node);
-      record_fact(*node, Accessor::kKeys, py::Ref::steal(PySequence_Tuple(owner)));
+      record_fact(*node, Accessor::kKeys, keys_of(owner));
       break;
     case Aspect::kContents:
       return read_original_contents(*node);
@@ -163,6 +182,7 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
   const bool is_dict = PyDict_Check(owner);
   const int found = is_dict ? PyDict_Contains(owner, key) : PySet_Contains(owner, key);
   if (found < 0) return PyErr_Clear(), true;  // the program is about to meet the same exception
+  parts_.note(*node, Py_False);
   if (is_dict && found == 0) {
     record(*node, Accessor::kDictItem, key, 0, nullptr);
     return true;
@@ -222,7 +242,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
   return note(record(*node, Accessor::kItem, nullptr, index, value, audience));
 }
 
-bool Reads::read_deeply(py::Borrowed value, Identities identities, int depth) {
+bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
   value = behind_view(value);
   if (is_scalar(value)) return false;
   if (is_real_tensor(value, state_.hooks)) return true;
@@ -232,8 +252,9 @@ bool Reads::read_deeply(py::Borrowed value, Identities identities, int depth) {
     Node* node = state_.provenance.find(value);
     if (node == nullptr) return false;
     record_opaque(*node);
-    const bool is_told = identities == Identities::kTold && is_plain_instance(value) && is_compared_by_identity(value);
-    if (is_told) record_state_as(*node, StateKind::kIdentity);
+    if (told == Told::kContents || !is_plain_instance(value)) return false;
+    if (is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
+    if (told == Told::kAttributes) record_attributes(*node, told, depth);
     return false;
   }
   if (depth > kDeepest) return refuse_depth(value);
@@ -242,9 +263,7 @@ bool Reads::read_deeply(py::Borrowed value, Identities identities, int depth) {
     read_original_contents(*node);
   }
   bool found = false;
-  const auto read = [&](PyObject* item) {
-    found |= PyErr_Occurred() == nullptr && read_deeply(item, identities, depth + 1);
-  };
+  const auto read = [&](PyObject* item) { found |= PyErr_Occurred() == nullptr && read_deeply(item, told, depth + 1); };
   for_each_item(value, read);
   if (is_iterator) {
     for (const py::Ref& part : referents(value)) read(part.get());

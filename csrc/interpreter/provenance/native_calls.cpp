@@ -42,7 +42,7 @@ bool is_method_of_another_type(PyObject* callable, const NativeCall& call) {
 /// it is called shows nowhere.
 bool is_opaque_callable(PyObject* callable) {
   if (PyCFunction_Check(callable) || PyType_Check(callable) || PyMethod_Check(callable)) return false;
-  return !is_python_class(Py_TYPE(callable)) && std::string_view(Py_TYPE(callable)->tp_name) != "functools.partial";
+  return !is_python_class(Py_TYPE(callable)) && !is_partial(callable);
 }
 
 /// `copy.deepcopy`, what thunder has in its place for tensors, and `pickle` remember by its address what they have
@@ -70,12 +70,8 @@ int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 }  // namespace
 
 int NativeCalls::before(const VectorCall& call, PyObject** result) {
-  const std::string_view type = Py_TYPE(call.callable)->tp_name;
   Node* opaque = is_opaque_callable(call.callable) ? state_.provenance.find(call.callable) : nullptr;
   if (opaque != nullptr) reads_.record_state_as(*opaque, StateKind::kIdentity);
-  if (type == "functools.partial") {
-    if (const int status = call_partial(call, result); status != 0) return status;
-  }
   const auto& substitutes = state_.options.substitutes;
   if (const auto found = substitutes.find(native_identity(call.callable)); found != substitutes.end()) {
     return call_substitute(found->second, call, result);
@@ -85,7 +81,8 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
-  const NativeEffect effect = effect_on_self(native);
+  const bool hands_on = state_.options.hand_on.contains(native.function);
+  const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
@@ -118,7 +115,8 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
   return has_real_tensors ? call_with_trace_tensors(call, result) : 0;
 }
 
-// Methods in C of objects from outside, alone or in a `functools.partial`, change what nobody sees when C calls them.
+// Methods in C of objects from outside change what nobody sees when C calls them, and functions such as `getattr` read
+// it; alone or in a `functools.partial`.
 py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
   if (py::Ref getter = interpreted_getter(callable)) return getter;
   const auto is_method = [this](PyObject* function) {
@@ -126,10 +124,12 @@ py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
     return self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && state_.provenance.find(self) != nullptr;
   };
   if (is_method(callable)) return is_called ? py::Ref() : interpreted_call(callable);
-  if (std::string_view(Py_TYPE(callable)->tp_name) != "functools.partial") return nullptr;
+  if (!is_partial(callable)) return nullptr;
   const py::Ref function = py::Ref::steal(PyObject_GetAttrString(callable, "func"));
-  if (!function) PyErr_Clear();
-  return function && is_method(function.get()) ? interpreted_partial(callable) : nullptr;
+  if (!function) return PyErr_Clear(), nullptr;
+  const bool is_known = PyCFunction_Check(function.get()) || Py_TYPE(function.get()) == &PyWrapperDescr_Type;
+  const bool is_reader = is_known && effect_of({native_identity(function.get())}) != NativeEffect::kOpaque;
+  return is_reader || is_method(function.get()) ? interpreted_call(callable) : nullptr;
 }
 
 // The callable that a function such as `map` gets in the place of `callable`; null: `callable` itself. A callable in C
@@ -167,35 +167,6 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   }
   if (owned.empty()) return 0;
   return call_seen({call.callable, replaced.data(), call.count, call.names}, result);
-}
-
-// `functools.partial` of something that is replaced; 0: of anything else.
-int NativeCalls::call_partial(const VectorCall& call, PyObject** result) {
-  const auto part = [&](const char* name) { return py::Ref::steal(PyObject_GetAttrString(call.callable, name)); };
-  const py::Ref function = part("func");
-  if (!function) return -1;
-  const auto found = state_.options.substitutes.find(native_identity(function.get()));
-  if (found == state_.options.substitutes.end()) return 0;
-  const py::Ref own = part("args");
-  const py::Ref keywords = py::Ref::steal(PyDict_New());
-  const py::Ref own_keywords = part("keywords");
-  if (!own || !keywords || !own_keywords) return -1;
-  for (PyObject* object : {call.callable, own.get(), own_keywords.get()}) {
-    if (reads_.read_deeply(object, Reads::Identities::kNotTold)) return 0;
-  }
-  if (PyErr_Occurred() != nullptr || PyDict_Update(keywords.get(), own_keywords.get()) < 0) return -1;
-  std::vector<PyObject*> all(PySequence_Fast_ITEMS(own.get()), PySequence_Fast_ITEMS(own.get()) + Py_SIZE(own.get()));
-  all.insert(all.end(), call.arguments, call.arguments + call.count);
-  const std::size_t positional = all.size();
-  for (std::size_t i = call.count; i < call.all().size(); ++i) {
-    PyObject* name = PyTuple_GET_ITEM(call.names, static_cast<Py_ssize_t>(i - call.count));
-    if (PyDict_SetItem(keywords.get(), name, call.arguments[i]) < 0) return -1;
-  }
-  const py::Ref names = py::Ref::steal(PySequence_Tuple(keywords.get()));
-  PyObject *key, *value;
-  for (Py_ssize_t position = 0; PyDict_Next(keywords.get(), &position, &key, &value) != 0;) all.push_back(value);
-  if (!names) return -1;
-  return call_substitute(found->second, {function.get(), all.data(), positional, names.get()}, result);
 }
 
 /// Whether a value that a memoized function gave holds tensors of the trace.

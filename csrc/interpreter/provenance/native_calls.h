@@ -37,7 +37,6 @@ class NativeCalls {
   int convert(PyObject* callable, const NativeCall& call, PyObject** result);
   /// Calls what the callable stands for, if it does.
   int call_unwrapped(const VectorCall& call, PyObject** result);
-  int call_partial(const VectorCall& partial, PyObject** result);
   int call_with_key(const VectorCall& call, NativeCall native, PyObject* key, PyObject** result);
   /// Calls code in C that must not write to memory from outside.
   PyObject* call_beside_memory(const VectorCall& call);

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "interpreter/python/object_parts.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -149,7 +150,7 @@ std::string shortened(std::string text) {
 std::string describe_type(const PyTypeObject* type) { return std::string("an object of type ") + type->tp_name; }
 
 std::string describe_items(const char* open, py::Borrowed container, const char* close, int depth) {
-  const py::Ref items = py::Ref::steal(PySequence_List(container));
+  const py::Ref items = items_of(container);
   if (!items) {
     PyErr_Clear();
     return describe_type(Py_TYPE(container));

@@ -59,7 +59,7 @@ void Reads::lift_number(const Node& owner, Read& read) {
 const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
   PyObject* tuple = read.value.get();
   if (!PyTuple_Check(tuple) || !state_.hooks.numbers_change(tuple, expression(owner, read))) return nullptr;
-  const py::Ref items = py::Ref::steal(PySequence_List(tuple));
+  const py::Ref items = items_of(tuple);
   py::Ref seen =
       py::Ref::steal(items ? PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(tuple)), items.get()) : nullptr);
   if (!seen) return nullptr;
@@ -89,7 +89,7 @@ py::Ref Reads::read_changing_list(py::Borrowed list) {
   Node* node = PyList_CheckExact(static_cast<PyObject*>(list)) ? state_.provenance.find(list) : nullptr;
   if (node == nullptr || state_.journal.find(list) != nullptr) return nullptr;
   if (!state_.hooks.numbers_change(list, expression(*node))) return nullptr;
-  py::Ref seen = py::Ref::steal(PySequence_List(list));
+  py::Ref seen = items_of(list);
   return seen && read_numbers(*node, seen.get()) ? std::move(seen) : py::Ref();
 }
 
@@ -120,6 +120,7 @@ Read& Reads::add(Node& owner, Read read) {
 }
 
 void Reads::record_fact(Node& owner, Accessor accessor, py::Ref value) {
+  parts_.note(owner, value.get());
   if (state_.provenance.find_read(owner, accessor, nullptr, 0) != nullptr) return;
   add(owner, Read{accessor, Expectation::kEquality, nullptr, 0, std::move(value)});
 }
@@ -200,7 +201,7 @@ void Reads::record_key(py::Borrowed key) {
   const bool is_called = PyFunction_Check(key) || PyCFunction_Check(key) || PyMethod_Check(key);
   const bool is_by_python = is_python_class(Py_TYPE(key)) && !is_container(key);
   if (!is_called && !is_by_python && !PyType_Check(key) && !PyModule_Check(key)) {
-    read_deeply(key, Identities::kNotTold);
+    read_deeply(key, Told::kContents);
   }
 }
 
@@ -296,11 +297,11 @@ void Reads::enter_hidden_parts(Node& node) {
   if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
   if (Py_TYPE(object) == &PyProperty_Type) return enter({"fget", "fset"});
   if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({"__func__"});
-  if (std::string_view(Py_TYPE(object)->tp_name) == "functools.partial") {
+  if (is_partial(object)) {
     enter({"func", "args", "keywords"});
     for (const char* name : {"args", "keywords"}) {
       const py::Ref part = py::Ref::steal(PyObject_GetAttrString(object, name));
-      if (part) read_deeply(part.get(), Identities::kNotTold);
+      if (part) read_deeply(part.get(), Told::kContents);
     }
     PyErr_Clear();
   }

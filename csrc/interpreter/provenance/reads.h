@@ -68,10 +68,11 @@ class Reads {
   /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
   /// that other calls have others for; null, with or without an exception: the list itself.
   py::Ref read_changing_list(py::Borrowed list);
-  /// Whether code in C that looks into objects may also tell which objects they are.
-  enum class Identities : std::uint8_t { kTold, kNotTold };
+  /// What code in C may tell of what it is given: what containers hold, which objects those of classes in Python are,
+  /// and what their attributes are.
+  enum class Told : std::uint8_t { kContents, kIdentities, kAttributes };
   /// Reads everything inside; true when real tensors are among it. May set an exception.
-  bool read_deeply(py::Borrowed value, Identities identities = Identities::kTold, int depth = 0);
+  bool read_deeply(py::Borrowed value, Told told = Told::kIdentities, int depth = 0);
   /// Guards which objects these are, inside of containers, too: they are hashed or compared, all but those that do it
   /// by what they hold.
   void record_identities(py::Borrowed value);
@@ -108,6 +109,8 @@ class Reads {
   void read_contents(Node& container, py::Borrowed contents, Audience audience);
   /// Guards everything that code in C can see in an object that is no container.
   void record_opaque(Node& node);
+  /// The same for the attributes of an instance of a class in Python.
+  void record_attributes(Node& node, Told told, int depth);
 
   TrackerState& state_;
   PartReads& parts_;

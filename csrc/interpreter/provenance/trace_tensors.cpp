@@ -86,7 +86,7 @@ py::Ref TraceTensors::substitute(py::Borrowed value, int depth) {
   const bool is_iterator = iterates_over_objects(value);
   const bool is_replaced =
       is_iterator || is_container(value) || PySlice_Check(value) || mapping_behind(value) != nullptr;
-  if (!is_replaced || !reads_.read_deeply(value, Reads::Identities::kNotTold, depth)) return py::Ref::share(value);
+  if (!is_replaced || !reads_.read_deeply(value, Reads::Told::kContents, depth)) return py::Ref::share(value);
   if (is_iterator) return interpreted_iterator(value);
   if (PyObject* mapping = mapping_behind(value)) return view_like(value, substitute(mapping, depth + 1));
   if (PyDict_Check(value)) {

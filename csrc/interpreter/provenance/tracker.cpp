@@ -94,18 +94,18 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
 /// Reads of an attribute that code in C computed.
 PyObject* Tracker::read_computed(PyObject* owner, PyObject* name, PyObject* value) {
   Node* node = state_.provenance.find(owner);
-  if (PyWeakref_CheckProxy(owner)) {
-    if (node == nullptr) return tensors_.present(value);
-    Py_DECREF(value);
-    const py::Ref referent = referent_of(owner);
-    reads_.record(*node, Accessor::kReferent, nullptr, 0, referent.get());
-    return referent ? observed_get_attribute(*this, referent.get(), name) : PyObject_GetAttr(owner, name);
-  }
   if (node != nullptr && is_thread_local(owner)) {
     reads_.record_descriptor(owner, name, value);
     return tensors_.present(value);
   }
   return read_missing_attribute(owner, name) ? tensors_.present(value) : nullptr;
+}
+
+PyObject* Tracker::referent(PyObject* proxy) {
+  const py::Ref object = referent_of(proxy);
+  if (Node* node = state_.provenance.find(proxy)) reads_.record(*node, Accessor::kReferent, nullptr, 0, object.get());
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  return object ? tensors_.present(Py_NewRef(object.get())) : nullptr;
 }
 
 PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) {

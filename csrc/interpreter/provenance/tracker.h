@@ -44,6 +44,7 @@ class Tracker final : public Observer {
   bool read_empty_cell(PyObject* cell) override;
   PyObject* read_import(PyObject* builtins, PyObject* name, PyObject* level, PyObject* module) override;
   PyObject* read_item(PyObject* owner, PyObject* key, PyObject* value) override;
+  PyObject* referent(PyObject* proxy) override;
   PyObject* length(PyObject* object) override { return state_.hooks.length(object); }
   PyObject* receive(PyObject* value) override { return tensors_.present(value); }
   bool examine_presence(PyObject* owner, PyObject* key) override { return reads_.examine_presence(owner, key); }

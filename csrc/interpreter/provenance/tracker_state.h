@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "interpreter/loop/observer.h"
@@ -26,6 +27,8 @@ struct TrackerOptions {
   void substitute(py::Borrowed callable, Substitute substitute) {
     substitutes[native_identity(callable)] = std::move(substitute);
   }
+  /// Functions in C that hand their arguments on to functions in Python, and do not look into them; `native_identity`.
+  std::unordered_set<const void*> hand_on;
   /// Told of classes in C whose values the program reads or makes: what their operations do may follow settings.
   std::function<void(const PyTypeObject*)> note_type;
   /// Whether these are the globals of a module whose state programs do not change.

@@ -42,9 +42,32 @@ std::int64_t length_of(py::Borrowed container) {
   return is_deque(container) ? Py_SIZE(container) : -1;
 }
 
+py::Ref items_of(py::Borrowed container) {
+  const bool is_tuple = PyTuple_Check(container);
+  if (PyList_Check(container)) return py::Ref::steal(PyList_GetSlice(container, 0, Py_SIZE(container)));
+  const py::Ref plain =
+      py::Ref::steal(is_tuple ? PyTuple_GetSlice(container, 0, Py_SIZE(container)) : PyFrozenSet_New(container));
+  return py::Ref::steal(plain ? PySequence_List(plain.get()) : nullptr);
+}
+
+py::Ref keys_of(py::Borrowed dict) {
+  // An OrderedDict keeps its order beside the dict's own.
+  const py::Ref keys =
+      py::Ref::steal(PyODict_Check(static_cast<PyObject*>(dict)) ? PyODict_Type.tp_iter(dict) : PyDict_Keys(dict));
+  return py::Ref::steal(keys ? PySequence_Tuple(keys.get()) : nullptr);
+}
+
 PyObject* builtin_object(const char* name) {
   PyObject* module = PyImport_AddModule("builtins");
   return module == nullptr ? nullptr : PyDict_GetItemString(PyModule_GetDict(module), name);
+}
+
+bool is_partial(py::Borrowed object) {
+  static const py::Ref type = [] {
+    const py::Ref module = py::Ref::steal(py::import_module("functools"));
+    return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "partial") : nullptr);
+  }();
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == type.get();
 }
 
 py::Ref self_of_method(py::Borrowed method) {

@@ -17,7 +17,8 @@ import torch
 from tests.fuzz.scripts.observe import Observer, Seen
 
 PREAMBLE = """\
-import collections, contextlib, copy, dataclasses, enum, functools, io, itertools, math, operator, types, warnings
+import collections, contextlib, copy, dataclasses, enum, functools, io, itertools, math, operator, types
+import warnings, weakref
 import numpy as np
 import torch
 import torch.nn.functional as F

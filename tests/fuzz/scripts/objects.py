@@ -379,6 +379,9 @@ f | {new} = dataclasses.replace(box, value={f}).value
 f | {new} = {f} * getattr(box, "extra", 3)
 f | {new} = {f} * len(vars(box))
 f | {new} = operator.attrgetter("value")(box) + {f}
+f | {new} = functools.partial(getattr, box)("value") + {f}
+f | {new} = {f} * weakref.proxy(box).count
+f | {new} = {f} * float("{0.count}".format(box))
 f | {new} = {f} * box.scaled.__func__(box, 2.0)
 - | box.value = {f}
 - | box.value = box.value + {f}.sum()
