@@ -52,7 +52,8 @@ bool parts_meet_autocast(const c10::OperatorHandle& op, std::span<const c10::IVa
 bool look_for_autocast(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) {
   AutocastSearch& search = TraceSession::current().autocast_search;
   if (search == AutocastSearch::kOff) return false;
-  if (autocast_key(op, keys)) search = AutocastSearch::kFound;
+  const bool casts_inside = operators::facts_of(*operator_for(op)).has(operators::Fact::kCastsInside);
+  if (casts_inside || autocast_key(op, keys)) search = AutocastSearch::kFound;
   if (search == AutocastSearch::kFound) throw std::runtime_error("autocast casts");
   if (is_composite(op)) {
     op.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, stack);

@@ -97,6 +97,25 @@ def test_what_code_in_c_reads_is_guarded(name: str) -> None:
     assert thunder.cache_misses(compiled) == 2
 
 
+def test_attributes_of_a_class_that_code_in_c_reads_are_guarded() -> None:
+    class Box:
+        size = 2.0
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x * float("{.size}".format(box))  # noqa: UP032
+
+    box, x = Box(), torch.ones(2)
+    compiled = thunder.jit(program, fullgraph=True)
+    for owner, name, value in (
+        (Box, "size", 3.0),
+        (box, "size", 4.0),
+        (Box, "__getattribute__", lambda self, name: 5.0),
+    ):
+        assert torch.equal(compiled(x), program(x))
+        setattr(owner, name, value)
+    assert torch.equal(compiled(x), program(x))
+
+
 def increment(settings: Any) -> Any:
     weakref.proxy(settings).value += 1
     return settings.value

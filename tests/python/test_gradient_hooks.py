@@ -376,3 +376,40 @@ def test_hook_on_a_result_that_is_fed_by_a_view_runs_by_way_of_a_view_of_it(give
             torch.autograd.backward(results, [torch.ones_like(result) for result in results])
         gradients.append(x.grad)
     assert torch.equal(gradients[0], gradients[1])
+
+
+def hooked_between(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    shown = x.view(1, 2)
+    first = shown * 2
+    second = first * 1.5
+    first.register_hook(lambda g: g.sin())
+    return first, shown, second
+
+
+def plain_between(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    shown = x.view(1, 2)
+    first = shown * 2
+    return first, shown, first * 1.5
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_hook_on_a_result_between_a_returned_view_and_another_result() -> None:
+    gradients = []
+    for function in (hooked_between, thunder.jit(hooked_between)):
+        x = torch.tensor([1.0, -2.0], requires_grad=True)
+        results = function(x)
+        torch.autograd.backward(results, [torch.ones_like(result) for result in results])
+        gradients.append(x.grad)
+    assert torch.allclose(gradients[0], gradients[1])
+
+
+@pytest.mark.parametrize("way", ["hook", "retain_grad", "grad"])
+def test_gradient_of_a_result_between_a_returned_view_and_another_result_is_never_a_part(way: str) -> None:
+    results = thunder.jit(plain_between)(torch.ones(2, requires_grad=True))
+    total = sum(result.sum() for result in results)
+    if way == "hook":
+        results[0].register_hook(lambda g: None)
+    elif way == "retain_grad":
+        results[0].retain_grad()
+    with pytest.raises(RuntimeError, match="by way of another result"):
+        torch.autograd.grad(total, results[0]) if way == "grad" else total.backward()

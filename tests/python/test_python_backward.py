@@ -664,3 +664,29 @@ def test_list_that_is_kept_on_a_context_and_changes_before_the_backward(
 
     ours, eager = gradients(thunder.jit(Scaled.apply)), gradients(Scaled.apply)
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(ours, eager, strict=True))
+
+
+class AsksForGradMode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * (2 if torch.is_grad_enabled() else 1)
+
+
+def hook_asks_for_grad_mode(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.register_hook(lambda gradient: gradient * (2 if torch.is_grad_enabled() else 1))
+    return y * 3
+
+
+@pytest.mark.parametrize("program", [AsksForGradMode.apply, hook_asks_for_grad_mode])
+def test_backward_that_asks_for_the_grad_mode(program: Callable[..., torch.Tensor]) -> None:
+    compiled = thunder.jit(program)
+    for create_graph in (False, True, False):
+        x = torch.ones(2, requires_grad=True)
+        eager = torch.autograd.grad(program(x).sum(), x, create_graph=create_graph)[0]
+        ours = torch.autograd.grad(compiled(x).sum(), x, create_graph=create_graph)[0]
+        assert torch.equal(ours, eager)

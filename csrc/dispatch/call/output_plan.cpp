@@ -15,7 +15,9 @@
 #include "base/error.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
+#include "passes/symbol_facts.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 #include "tracer/trace_node.h"
 #include "tracer/views.h"
 #include "transforms/functorch_layer.h"
@@ -355,6 +357,33 @@ compile::Feeds OutputPlanner::find_view_feeds(const ir::Trace& trace) const {
   return feeds;
 }
 
+/// A result that is fed gets a node of its own for the check of that, which a backward from another one goes around.
+compile::Feeds OutputPlanner::find_result_feeds(const ir::Trace& trace) const {
+  std::vector<std::uint32_t> fed;
+  for (const compile::Feeds* feeds : {&plan_.feeds, &plan_.written_feeds}) {
+    for (const auto& feed : *feeds) fed.push_back(feed.second);
+  }
+  std::ranges::sort(fed);
+  fed.erase(std::ranges::unique(fed).begin(), fed.end());
+  std::vector<compile::FeedSource> sources;
+  for (const std::uint32_t result : fed) sources.push_back({*trace.outputs[result].get<ir::ValueId>()});
+  compile::Feeds feeds = find_feeds(trace, sources);
+  for (auto& feed : feeds) feed.first = fed[feed.first];
+  std::erase_if(feeds, [](const auto& feed) { return feed.first == feed.second; });
+  for (const ir::BoundSymbol& symbol : trace.symbols) {
+    if (feeds.empty() || !tracer::stands_alone(*symbol.op)) continue;
+    passes::for_each_result(symbol, [&](ir::ValueId made) {
+      const auto is_made_here = [&](const auto& feed) { return trace.outputs[feed.first] == ir::Argument(made); };
+      if (std::ranges::any_of(feeds, is_made_here)) {
+        refuse(
+            "a view is returned or stored together with a result that is computed from it and has a hook, or a "
+            "backward in Python, and with another one that is computed from that; return a clone of the view");
+      }
+    });
+  }
+  return feeds;
+}
+
 /// Refuses outputs that share memory without being views of one another, if gradients go through one of them: autograd
 /// would not know that a write to one is a write to the other.
 void OutputPlanner::require_separate() const {
@@ -455,6 +484,7 @@ void OutputPlanner::note_versions() {
 OutputPlan OutputPlanner::finish(const ir::Trace& trace) {
   plan_.feeds = find_view_feeds(trace);
   plan_.written_feeds = find_written_feeds(trace);
+  plan_.result_feeds = find_result_feeds(trace);
   for (OutputPlan::View& view : plan_.views) {
     if (!view.is_input) view.index = first_with_value_of(trace, view.index);
   }

@@ -77,6 +77,7 @@ struct OutputPlan {
   std::vector<View> views;
   compile::Feeds feeds;                  ///< views that results of the computation are computed from
   compile::Feeds written_feeds;          ///< new histories of written inputs that results are computed from
+  compile::Feeds result_feeds;           ///< results that are fed themselves, and others that are computed from them
   std::vector<OutputHistory> histories;  ///< by result of the computation; empty: all kComputed
   std::vector<std::pair<std::uint32_t, std::uint32_t>> behind_spent;  ///< result that is kSpent, input behind it
   runtime::Versions versions;
@@ -125,6 +126,7 @@ class OutputPlanner {
   [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;
   [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;
   [[nodiscard]] compile::Feeds find_written_feeds(const ir::Trace& trace) const;
+  [[nodiscard]] compile::Feeds find_result_feeds(const ir::Trace& trace) const;
   std::uint32_t computed(const at::Tensor& tensor);
   /// Results with one value are one tensor: the first of them.
   [[nodiscard]] static std::uint32_t first_with_value_of(const ir::Trace& trace, std::uint32_t result);

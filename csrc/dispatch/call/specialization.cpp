@@ -90,13 +90,18 @@ bool SpecializationCall::is_number(std::size_t computed) const {
 std::vector<at::Tensor> SpecializationCall::make_views(const std::vector<at::Tensor>& computed) const {
   const OutputPlan& plan = specialization_.plan;
   std::vector<at::Tensor> views(plan.views.size());
-  std::vector<bool> is_checked(plan.feeds.empty() ? 0 : computed.size());
+  std::vector<bool> is_checked(plan.feeds.empty() && plan.result_feeds.empty() ? 0 : computed.size());
   // A check stands in the history of a result, so that views of that are made after it.
-  const auto check = [&](const auto& show, std::uint32_t result) {
+  const auto check = [&](const auto& self, const auto& show, std::uint32_t result) {
     if (is_checked.empty() || is_checked[result]) return;
     is_checked[result] = true;
     for (const auto& [view, fed] : plan.feeds) {
       if (fed == result) runtime::refuse_partial_gradient(show(show, view), computed[result]);
+    }
+    for (const auto& [from, fed] : plan.result_feeds) {
+      if (fed != result) continue;
+      self(self, show, from);
+      runtime::refuse_partial_gradient(computed[from], computed[result]);
     }
   };
   const auto show = [&](const auto& self, std::size_t i) -> const at::Tensor& {
@@ -105,12 +110,14 @@ std::vector<at::Tensor> SpecializationCall::make_views(const std::vector<at::Ten
     if (view.base != OutputPlan::kNoView) {
       return views[i] = view.how.show(self(self, static_cast<std::size_t>(view.base)), symbols_);
     }
-    if (!view.is_input) check(self, view.index);
+    if (!view.is_input) check(check, self, view.index);
     return views[i] =
                view.how.show(view.is_input ? unpack_tensor(inputs_[view.index]) : computed[view.index], symbols_);
   };
   for (std::size_t i = 0; i < views.size(); ++i) show(show, i);
-  for (const auto& feed : plan.feeds) check(show, feed.second);
+  for (const compile::Feeds* feeds : {&plan.feeds, &plan.result_feeds}) {
+    for (const auto& feed : *feeds) check(check, show, feed.second);
+  }
   return views;
 }
 

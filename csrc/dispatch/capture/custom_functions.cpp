@@ -126,6 +126,12 @@ void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, Pyth
                        const int status = apply(arguments);
                        return status != 0 ? status : backwards.apply(own, arguments, count, names, result);
                      });
+  if (const py::Ref query = loaded_function("torch._C", "is_grad_enabled")) {
+    options.substitute(query.get(), [&backwards](PyObject* const*, std::size_t, PyObject*, PyObject**) {
+      backwards.tracker->parts().note_grad_mode();
+      return 0;
+    });
+  }
   if (const py::Ref inner = loaded_function("torch._C", "_FunctionBase.apply")) {
     options.hand_on.insert(interpreter::native_identity(inner.get()));
   }

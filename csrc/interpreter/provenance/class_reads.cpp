@@ -50,16 +50,26 @@ bool is_special_name(PyObject* name) {
 
 }  // namespace
 
-// Methods of a class that C may look up and call, as `torch.autograd.Function.apply` does with `forward`.
-void Reads::record_methods(PyTypeObject* type) {
+void Reads::record_entries(PyTypeObject* type, bool (*is_recorded)(PyObject* name, PyObject* value)) {
   if (is_immutable_type(type)) return;
   std::vector<py::Ref> names;
   for_each_entry(type, [&](PyTypeObject*, PyObject* name, PyObject* value) {
-    const bool is_method =
-        PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
-    if (is_method) names.push_back(py::Ref::share(name));
+    if (is_recorded(name, value)) names.push_back(py::Ref::share(name));
   });
   for (const py::Ref& name : names) record_type_attribute(type, name.get());
+}
+
+// Methods of a class that C may look up and call, as `torch.autograd.Function.apply` does with `forward`.
+void Reads::record_methods(PyTypeObject* type) {
+  record_entries(type, [](PyObject*, PyObject* value) {
+    return PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
+  });
+}
+
+void Reads::record_class_attributes(PyTypeObject* type) {
+  record_entries(type, [](PyObject* name, PyObject* value) {
+    return !is_special_name(name) && Py_TYPE(value)->tp_descr_get == nullptr;
+  });
 }
 
 void Reads::record_special_methods(PyTypeObject* type, const PyCodeObject* code) {

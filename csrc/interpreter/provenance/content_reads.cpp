@@ -124,9 +124,12 @@ void Reads::record_opaque(Node& node) {
 }
 
 void Reads::record_attributes(Node& node, Told told, int depth) {
+  static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
   constexpr int kDeepestObject = 3;
   if (depth > kDeepestObject || node.trace_tensor) return;
   PyObject* object = node.object.get();
+  record_type_attribute(Py_TYPE(object), getattribute);
+  record_class_attributes(Py_TYPE(object));
   for_each_slot(Py_TYPE(object), [&](PyObject* name) {
     const py::Ref value = py::Ref::steal(state_.hooks.attribute(object, name));
     PyErr_Clear();

@@ -73,4 +73,9 @@ void PartReads::note_write(WriteKind kind) {
   trial_.has_read |= kind == WriteKind::kAttribute || kind == WriteKind::kDeleteAttribute || kind == WriteKind::kCell;
 }
 
+void PartReads::note_grad_mode() {
+  PyObject* globals = PyEval_GetGlobals();
+  trial_.has_read |= globals != nullptr && state_.options.is_library && !state_.options.is_library(globals);
+}
+
 }  // namespace thunder::interpreter

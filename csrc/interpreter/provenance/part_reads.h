@@ -28,6 +28,8 @@ class PartReads {
   void note_type_attribute(const Node& owner, py::Borrowed name);
   void note_cell(py::Borrowed cell, py::Borrowed value);
   void note_write(WriteKind kind);
+  /// The program, and not a library, asks for the grad mode, which is another one in a backward with create_graph.
+  void note_grad_mode();
 
  private:
   /// Whether the class that gives `type` this attribute is one of a library.

@@ -49,6 +49,8 @@ class Reads {
 
   // --- class_reads.cpp: attributes along the MRO, and the special methods that C code finds there by itself
   void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// Attributes of a class that are no methods, properties or the like.
+  void record_class_attributes(PyTypeObject* type);
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_methods(PyTypeObject* type);
   /// As `Observer` has them.
@@ -100,6 +102,7 @@ class Reads {
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
   void record_function_part(Node& function, FunctionPart part);
+  void record_entries(PyTypeObject* type, bool (*is_recorded)(PyObject* name, PyObject* value));
   /// Guards the special methods of a type that this code is the body of.
   void record_special_methods(PyTypeObject* type, const PyCodeObject* code);
   [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
