@@ -225,6 +225,8 @@ def check_state(value: Any, kind: int, expected: Any) -> None:
         found = ((memory.format, memory.shape, _strides_of(value), memory.readonly), memory.tobytes())
         _require(found == expected, "memory", expected, found)
         return
+    if kind == 1 and isinstance(expected, weakref.ref):
+        expected = expected()
     same = value is expected or (kind == 2 and type(value) is type(expected) and repr(value) == repr(expected))
     _require(same, "state", expected, value)
 

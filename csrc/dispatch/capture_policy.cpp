@@ -28,11 +28,15 @@ struct FunctionInFile {
   std::string_view file;
   const char* function;
 };
-/// Functions of the standard library, in such files, that look at what an object consists of.
+/// Functions of the standard library, in such files, that look at what an object consists of, or hand it on.
 constexpr std::array kLooking{
-    FunctionInFile{"inspect.py", "getattr_static"}, FunctionInFile{"inspect.py", "_check_instance"},
-    FunctionInFile{"inspect.py", "getmembers"},     FunctionInFile{"inspect.py", "getmembers_static"},
-    FunctionInFile{"inspect.py", "_getmembers"},    FunctionInFile{"typing.py", "__instancecheck__"},
+    FunctionInFile{"typing.py", "cast"},
+    FunctionInFile{"inspect.py", "getattr_static"},
+    FunctionInFile{"inspect.py", "_check_instance"},
+    FunctionInFile{"inspect.py", "getmembers"},
+    FunctionInFile{"inspect.py", "getmembers_static"},
+    FunctionInFile{"inspect.py", "_getmembers"},
+    FunctionInFile{"typing.py", "__instancecheck__"},
     FunctionInFile{"typing.py", "<genexpr>"},
 };
 /// Functions of the torch package that keep books of their own about what the program makes.

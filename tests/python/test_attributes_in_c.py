@@ -116,6 +116,26 @@ def test_attributes_of_a_class_that_code_in_c_reads_are_guarded() -> None:
     assert torch.equal(compiled(x), program(x))
 
 
+def test_positions_of_a_class_pattern_are_guarded() -> None:
+    class Point:
+        __match_args__: tuple[str, ...] = ("first",)
+        first, last = 3.0, 7.0
+
+    def program(x: torch.Tensor, point: Point) -> Any:
+        try:
+            match point:
+                case Point(value):
+                    return x * value
+        except TypeError as error:
+            return x, str(error)
+        return x
+
+    compiled, x = thunder.jit(program), torch.ones(2)
+    for names in (("first",), ("last",), (), ("last",)):
+        Point.__match_args__ = names
+        assert str(compiled(x, Point())) == str(program(x, Point()))
+
+
 def increment(settings: Any) -> Any:
     weakref.proxy(settings).value += 1
     return settings.value

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import decimal
 import functools
+import gc
 import inspect
 import itertools
 import operator
@@ -272,3 +273,37 @@ def test_equal_keys_and_fresh_objects_are_not_traced_again() -> None:
     for _ in range(4):
         compiled(torch.ones(1), Config(1, 2), [Box(2.0), Box(1.0)])
     assert thunder.compile_stats(compiled)["specializations"] == 1
+
+
+class Kept(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda kept, table: id(kept) == 0,
+        lambda kept, table: kept in table,
+        lambda kept, table: weakref.ref(kept)() is None,
+        lambda kept, table: weakref.WeakKeyDictionary({kept: 1})[kept] == 2,
+    ],
+)
+def test_objects_whose_identity_is_guarded_are_not_kept_alive(ask: Callable[[Any, Any], bool]) -> None:
+    for make in (Plain, Kept, lambda: torch.ones(1)):
+        kept: Any = make()
+        compiled = thunder.jit(lambda x, kept: x * 3 if ask(kept, {}) else x * 2)
+        for _ in range(2):
+            assert torch.equal(compiled(torch.ones(2), kept), torch.full((2,), 2.0))
+        reference = weakref.ref(kept)
+        del kept
+        gc.collect()
+        assert reference() is None
+        assert torch.equal(compiled(torch.ones(2), make()), torch.full((2,), 2.0))
+
+
+def test_cast_asks_for_no_identity() -> None:
+    compiled = thunder.jit(lambda x, o: x * typing.cast(OfOneHash, o).value, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2), OfOneHash(2)), torch.full((2,), 2.0))
+    assert thunder.cache_misses(compiled) == 1

@@ -80,8 +80,14 @@ std::uint32_t version_of_tensor_class() {
   return type->tp_version_tag;
 }
 
-/// Of the filters `(action, message, category, module, line)` up to the last one that makes errors: the first one that
-/// fits a warning decides.
+/// Whether a filter `(action, message, category, module, line)` fits all warnings.
+bool fits_all(PyObject* filter) {
+  const auto part = [&](Py_ssize_t index) { return PyTuple_GET_ITEM(filter, index); };
+  return PyTuple_GET_SIZE(filter) == 5 && part(1) == Py_None && part(2) == PyExc_Warning && part(3) == Py_None &&
+         PyLong_Check(part(4)) && PyLong_AsLong(part(4)) == 0;
+}
+
+/// Of the filters up to the last one that makes errors: the first one that fits a warning decides.
 std::size_t number_of_error_filters() {
   static PyObject* const module = PyImport_ImportModule("warnings");
   static PyObject* const name = PyUnicode_InternFromString("filters");
@@ -97,6 +103,7 @@ std::size_t number_of_error_filters() {
     }
     PyObject* action = PyTuple_GET_SIZE(filter) > 0 ? PyTuple_GET_ITEM(filter, 0) : Py_None;
     if (PyUnicode_Check(action) && PyUnicode_CompareWithASCIIString(action, "error") == 0) number = before | 1;
+    if (fits_all(filter)) break;
   }
   return number;
 }
@@ -175,16 +182,17 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
   const auto cast = [&](const Autocast& state) { return state.enabled ? type(state.dtype) : std::string("off"); };
   std::string devices;
   for (const c10::Device& device : default_devices) devices += (devices.empty() ? "" : ", ") + device.str();
-  return {{"torch.is_grad_enabled()", flag(grad_mode)},
-          {"torch.is_inference_mode_enabled()", flag(inference_mode)},
-          {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
-          {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
-          {"torch.get_default_dtype()", type(default_dtype)},
-          {"warnings that are errors", error_filters == 0 ? "none" : std::to_string(error_filters)},
-          {"the methods of torch.Tensor", std::to_string(tensor_class)},
-          {"autocast on the CPU", cast(cpu)},
-          {"autocast on CUDA", cast(cuda)},
-          {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
+  return {
+      {"torch.is_grad_enabled()", flag(grad_mode)},
+      {"torch.is_inference_mode_enabled()", flag(inference_mode)},
+      {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
+      {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
+      {"torch.get_default_dtype()", type(default_dtype)},
+      {"warnings that are errors", error_filters == 0 ? "none" : "those of filters " + std::to_string(error_filters)},
+      {"the methods of torch.Tensor", std::to_string(tensor_class)},
+      {"autocast on the CPU", cast(cpu)},
+      {"autocast on CUDA", cast(cuda)},
+      {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
 }
 
 RestoreThreadState::RestoreThreadState() : state_(ThreadState::now()) {

@@ -24,6 +24,11 @@ class ClassMatch {
   PyObject* values() { return PyList_AsTuple(values_.get()); }
 
  private:
+  [[nodiscard]] py::Ref get(PyObject* owner, PyObject* name) const {
+    return py::Ref::steal(observer_ != nullptr ? observed_get_attribute(*observer_, owner, name)
+                                               : PyObject_GetAttr(owner, name));
+  }
+
   PyObject* subject_;
   PyTypeObject* kind_;
   Observer* observer_;
@@ -39,15 +44,16 @@ bool ClassMatch::attribute(PyObject* name) {
     return false;
   }
   if (PySet_Add(seen_.get(), name) < 0) return false;
-  const py::Ref value = py::Ref::steal(observer_ != nullptr ? observed_get_attribute(*observer_, subject_, name)
-                                                            : PyObject_GetAttr(subject_, name));
+  const py::Ref value = get(subject_, name);
   if (value) return PyList_Append(values_.get(), value.get()) == 0;
   if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
   return false;
 }
 
 bool ClassMatch::positional(Py_ssize_t count) {
-  py::Ref names = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(kind_), "__match_args__"));
+  static PyObject* match_args = PyUnicode_InternFromString("__match_args__");
+  auto* kind = reinterpret_cast<PyObject*>(kind_);
+  py::Ref names = get(kind, match_args);
   bool takes_subject = false;
   if (!names) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;

@@ -159,6 +159,11 @@ bool has_memory(py::Borrowed object, py::Borrowed state) {
   return same;
 }
 
+/// Whether the state that is kept of an object is the object itself, or a weak reference to it.
+bool is_object(py::Borrowed object, py::Borrowed state) {
+  return object == state || (PyWeakref_CheckRefExact(state) && PyWeakref_GET_OBJECT(state) == object);
+}
+
 }  // namespace
 
 bool is_plain_value(py::Borrowed object) {
@@ -174,6 +179,9 @@ StateKind state_kind(py::Borrowed object) {
 }
 
 py::Ref state_of(py::Borrowed object, StateKind kind) {
+  if (kind == StateKind::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
+    return py::Ref::steal(PyWeakref_NewRef(object, nullptr));
+  }
   if (kind != StateKind::kBuffer) return py::Ref::share(object);
   Memory memory(object);
   if (memory.is_open() && memory.holds_objects()) {
@@ -191,11 +199,11 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
 bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
   if (kind == StateKind::kBuffer) return has_memory(object, state);
   if (kind == StateKind::kMemo) return is_memoized(object) && has_memo_entry(object, state);
-  return object == state || (kind == StateKind::kValue && same_value(object, state));
+  return is_object(object, state) || (kind == StateKind::kValue && same_value(object, state));
 }
 
 std::string describe_state(py::Borrowed object, py::Borrowed state) {
-  if (object == state) {
+  if (is_object(object, state)) {
     reprfunc own = PyLong_Check(object)      ? PyLong_Type.tp_repr
                    : PyUnicode_Check(object) ? PyUnicode_Type.tp_repr
                    : PyFloat_Check(object)   ? PyFloat_Type.tp_repr

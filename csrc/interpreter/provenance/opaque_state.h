@@ -20,8 +20,8 @@ enum class StateKind : std::uint8_t {
 /// Cheap: whether `state_kind` is kValue.
 [[nodiscard]] bool is_plain_value(py::Borrowed object);
 
-/// The copy of an object's state that a guard keeps: its memory, or the object itself; that of a kMemo is the
-/// entry of the cache. Null with an exception set.
+/// The copy of an object's state that a guard keeps: its memory, or the object itself, by a weak reference where the
+/// type has them and only the identity counts; that of a kMemo is the entry of the cache. Null with an exception set.
 [[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
 /// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
 [[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);
