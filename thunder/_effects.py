@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Deferred", "deferred_record", "deferred_warning", "warnings_state"]
+__all__ = ["Deferred", "deferred_record", "deferred_warning", "error_filters", "warnings_state"]
 
 
 class Deferred:
@@ -33,6 +33,20 @@ class Deferred:
 def warnings_state() -> tuple[int, int]:
     """Return what differs while a program has `warnings.catch_warnings` or its own `warnings.showwarning` active."""
     return id(warnings.filters), id(warnings.showwarning)
+
+
+def error_filters() -> str:
+    """Return which warnings are errors now: the filters up to the last one that makes errors, "none" without any."""
+    told: list[str] = []
+    count = 0
+    for action, text, category, place, line in warnings.filters:
+        parts = [getattr(each, "pattern", each) for each in (text, place, line) if each]
+        told.append(":".join(map(str, (action, f"{category.__module__}.{category.__qualname__}", *parts))))
+        if action == "error":
+            count = len(told)
+        if category is Warning and not parts:  # what comes behind is never asked
+            break
+    return ", ".join(told[:count]) or "none"
 
 
 def deferred_warning(

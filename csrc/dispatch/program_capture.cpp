@@ -118,13 +118,17 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
     if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
     if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
+    if (settings_.reads_numpy()) deferred_.record_error_filters();
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
     return reads_.intercept(callable, call, result);
   };
   options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     return arrays_.convert(tracker_, callable, call, result);
   };
-  options.notice_handler = note_caught_refusal;
+  options.notice_handler = [this](PyObject* exception) {
+    note_caught_refusal(exception);
+    if (PyErr_GivenExceptionMatches(exception, PyExc_Warning) != 0) deferred_.record_error_filters();
+  };
   add_substitutes(options);
   reads_.add_substitutes(options);
   backward_.add_substitutes(options, tracker_);

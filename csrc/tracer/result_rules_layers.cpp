@@ -239,9 +239,36 @@ Results convolution_backward(Given arguments) {
   return results;
 }
 
+/// The kernel for CPUs leaves out what it does not need; that for metadata tells what the one for CUDA gives.
+/// `differentiable`: what a backward needs is kept.
+template <bool differentiable>
+Results embedding_bag(Given arguments) {
+  constexpr std::int64_t kSum = 0;
+  constexpr std::int64_t kMax = 2;
+  const at::Tensor& weight = arguments[0].toTensor();
+  const at::Tensor& indices = arguments[1].toTensor();
+  const at::Tensor& offsets = arguments[2].toTensor();
+  const std::int64_t mode = arguments[4].toInt();
+  if (!weight.is_cpu() || weight.dim() != 2 || indices.dim() != 1 || offsets.dim() != 1) return std::nullopt;
+  const std::int64_t bags = offsets.size(0) - (arguments[7].toBool() ? 1 : 0);
+  const bool is_of_floats =
+      weight.scalar_type() == at::kFloat || weight.scalar_type() == at::kHalf || weight.scalar_type() == at::kBFloat16;
+  const bool has_scale = is_given(arguments[6]);
+  const bool adds_rows = mode == kSum && is_of_floats && weight.stride(1) == 1 && arguments[8].toInt() < 0 &&
+                         (!has_scale || arguments[6].toTensor().stride(0) == 1);
+  const std::int64_t sizes = differentiable || mode != kSum ? bags : offsets.size(0);
+  const at::Tensor chosen =
+      mode == kMax ? at::empty({bags, weight.size(1)}, offsets.options()) : at::empty({sizes}, offsets.options());
+  return {{at::empty({bags, weight.size(1)}, weight.options()),
+           at::empty({adds_rows ? 0 : indices.size(0)}, offsets.options()), at::empty({sizes}, offsets.options()),
+           chosen}};
+}
+
 constexpr ResultRule kLayerRules[] = {
     {"aten::_adaptive_avg_pool2d", &adaptive_average},
     {"aten::_adaptive_avg_pool2d_backward", &like_contiguous<1>},
+    {"aten::_embedding_bag", nullptr, &embedding_bag<true>},
+    {"aten::_embedding_bag_forward_only", nullptr, &embedding_bag<false>},
     {"aten::_native_batch_norm_legit_functional", nullptr, &functional_batch_norm},
     {"aten::_prelu_kernel", &prelu},
     {"aten::_safe_softmax", &safe_softmax},

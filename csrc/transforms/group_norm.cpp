@@ -22,10 +22,12 @@ bool GroupNorm::has_columns() const {
     const at::Tensor given = tensor(argument);
     return !given.defined() || given.scalar_type() == at::kFloat || given.scalar_type() == given_.scalar_type();
   };
-  const bool has_columns = (given_.dim() == 4 && given_.is_contiguous(at::MemoryFormat::ChannelsLast)) ||
-                           (given_.dim() == 5 && given_.is_contiguous(at::MemoryFormat::ChannelsLast3d));
-  return has_columns && !given_.is_contiguous() && given_.is_floating_point() && given_.is_cpu() &&
-         given_.numel() > 0 && is_plain(kWeight) && is_plain(kBias) && groups_ > 0 && given_.size(1) % groups_ == 0;
+  // As PyTorch sees it, to which strides of dimensions of size one matter, too.
+  const at::MemoryFormat format = given_.suggest_memory_format();
+  const bool has_columns = format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
+  return has_columns && given_.is_contiguous(format) && !given_.is_contiguous() && given_.is_floating_point() &&
+         given_.is_cpu() && given_.numel() > 0 && is_plain(kWeight) && is_plain(kBias) && groups_ > 0 &&
+         given_.size(1) % groups_ == 0;
 }
 
 at::Tensor GroupNorm::by_groups(const at::Tensor& tensor) const {

@@ -911,3 +911,24 @@ def test_sizes_that_only_a_backward_reads_equal_eager(function: Callable[[Tensor
     for rows in (24, 10, 33, 57, 100):
         x = torch.randn(rows, 3)
         require_equal(compiled, function, [weight, x], [weight])
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("padding", [None, 1])
+@pytest.mark.parametrize("has_last", [False, True])
+def test_embedding_bags_of_many_sizes(mode: Any, dtype: torch.dtype, padding: int | None, has_last: bool) -> None:
+    module = torch.nn.EmbeddingBag(7, 3, mode=mode, dtype=dtype, padding_idx=padding, include_last_offset=has_last)
+    compiled = thunder.jit(module)
+    for count, offsets in ((4, [0, 2]), (5, [0, 2]), (6, [0, 3, 4]), (9, [0, 1, 2, 5]), (1, [0])):
+        indices = torch.randint(0, 7, (count,))
+        starts = torch.tensor(offsets + [count] * has_last)
+        found = []
+        for function in (module, compiled):
+            module.zero_grad()
+            result = function(indices, starts)
+            result.square().sum().backward()
+            found.append((result, module.weight.grad.clone()))
+            with torch.no_grad():
+                assert torch.allclose(function(indices, starts), result)
+        assert all(torch.allclose(mine, theirs) for mine, theirs in zip(*found, strict=True))

@@ -273,7 +273,7 @@ def test_limit_of_specializations_warns_once_and_names_the_cause() -> None:
     compiled = thunder.jit(lambda x, number: x * number, dynamic=False)
     for number in range(64):
         compiled(X, number)
-    with pytest.warns(RuntimeWarning, match="What changed last: .*number was 63 and is 64"):
+    with pytest.warns(RuntimeWarning, match="What changed last: number was 63 and is 64"):
         torch.testing.assert_close(compiled(X, 64), X * 64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

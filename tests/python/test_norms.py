@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,3 +59,28 @@ def test_weights_of_another_dtype_are_refused_as_in_eager(dtypes: tuple[torch.dt
     for run in (program, thunder.jit(program)):
         with pytest.raises(RuntimeError, match="mixed dtype"):
             run(*inputs)
+
+
+@pytest.mark.parametrize("make", [lambda: torch.nn.GroupNorm(4, 8), lambda: torch.nn.BatchNorm2d(8)])
+@pytest.mark.parametrize(
+    ("sizes", "strides"),
+    [
+        ((1, 8, 4, 4), (8, 1, 32, 8)),
+        ((1, 8, 4, 4), (128, 1, 32, 8)),
+        ((2, 8, 1, 1), (8, 1, 1, 1)),
+        ((2, 8, 1, 1), (8, 1, 8, 8)),
+        ((1, 8, 1, 4), (8, 1, 8, 8)),
+    ],
+)
+def test_norms_of_images_whose_strides_of_size_one_differ(make: Any, sizes: Any, strides: Any) -> None:
+    module = make()
+    compiled = thunder.jit(module)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            x = torch.empty_strided(sizes, strides).normal_().requires_grad_(grad)
+            eager, ours = module(x), compiled(x)
+            assert ours.stride() == eager.stride()
+            assert torch.allclose(ours, eager, atol=1e-5)
+            if grad:
+                mine, theirs = (torch.autograd.grad(y.square().sum(), x)[0] for y in (ours, eager))
+                assert torch.allclose(mine, theirs, atol=1e-4)

@@ -7,7 +7,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/hash.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -80,34 +79,6 @@ std::uint32_t version_of_tensor_class() {
   return type->tp_version_tag;
 }
 
-/// Whether a filter `(action, message, category, module, line)` fits all warnings.
-bool fits_all(PyObject* filter) {
-  const auto part = [&](Py_ssize_t index) { return PyTuple_GET_ITEM(filter, index); };
-  return PyTuple_GET_SIZE(filter) == 5 && part(1) == Py_None && part(2) == PyExc_Warning && part(3) == Py_None &&
-         PyLong_Check(part(4)) && PyLong_AsLong(part(4)) == 0;
-}
-
-/// Of the filters up to the last one that makes errors: the first one that fits a warning decides.
-std::size_t number_of_error_filters() {
-  static PyObject* const module = PyImport_ImportModule("warnings");
-  static PyObject* const name = PyUnicode_InternFromString("filters");
-  PyObject* filters = module == nullptr ? nullptr : PyDict_GetItemWithError(PyModule_GetDict(module), name);
-  if (filters == nullptr || !PyList_Check(filters)) return 0;
-  std::size_t number = 0;
-  std::size_t before = 0;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(filters); ++i) {
-    PyObject* filter = PyList_GET_ITEM(filters, i);
-    if (!PyTuple_Check(filter)) continue;
-    for (Py_ssize_t part = 0; part < PyTuple_GET_SIZE(filter); ++part) {
-      before = c10::hash_combine(before, reinterpret_cast<std::size_t>(PyTuple_GET_ITEM(filter, part)));
-    }
-    PyObject* action = PyTuple_GET_SIZE(filter) > 0 ? PyTuple_GET_ITEM(filter, 0) : Py_None;
-    if (PyUnicode_Check(action) && PyUnicode_CompareWithASCIIString(action, "error") == 0) number = before | 1;
-    if (fits_all(filter)) break;
-  }
-  return number;
-}
-
 bool stack_has_function_mode() {
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) {
     if (!device_of_mode(function_mode(i))) return true;
@@ -166,7 +137,6 @@ ThreadState ThreadState::now() {
   state.autocast_cache = at::autocast::is_autocast_cache_enabled();
   state.deterministic = at::globalContext().deterministicAlgorithms();
   state.default_dtype = c10::get_default_dtype_as_scalartype();
-  state.error_filters = number_of_error_filters();
   state.tensor_class = version_of_tensor_class();
   state.cpu = autocast_of(c10::DeviceType::CPU);
   state.cuda = autocast_of(c10::DeviceType::CUDA);
@@ -182,17 +152,15 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
   const auto cast = [&](const Autocast& state) { return state.enabled ? type(state.dtype) : std::string("off"); };
   std::string devices;
   for (const c10::Device& device : default_devices) devices += (devices.empty() ? "" : ", ") + device.str();
-  return {
-      {"torch.is_grad_enabled()", flag(grad_mode)},
-      {"torch.is_inference_mode_enabled()", flag(inference_mode)},
-      {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
-      {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
-      {"torch.get_default_dtype()", type(default_dtype)},
-      {"warnings that are errors", error_filters == 0 ? "none" : "those of filters " + std::to_string(error_filters)},
-      {"the methods of torch.Tensor", std::to_string(tensor_class)},
-      {"autocast on the CPU", cast(cpu)},
-      {"autocast on CUDA", cast(cuda)},
-      {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
+  return {{"torch.is_grad_enabled()", flag(grad_mode)},
+          {"torch.is_inference_mode_enabled()", flag(inference_mode)},
+          {"torch.is_autocast_cache_enabled()", flag(autocast_cache)},
+          {"torch.are_deterministic_algorithms_enabled()", flag(deterministic)},
+          {"torch.get_default_dtype()", type(default_dtype)},
+          {"the methods of torch.Tensor", std::to_string(tensor_class)},
+          {"autocast on the CPU", cast(cpu)},
+          {"autocast on CUDA", cast(cuda)},
+          {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
 }
 
 RestoreThreadState::RestoreThreadState() : state_(ThreadState::now()) {

@@ -26,8 +26,6 @@ struct ThreadState {
   bool autocast_cache = true;
   bool deterministic = false;
   c10::ScalarType default_dtype = c10::ScalarType::Float;
-  /// Which warnings are errors: a number for the filters of Python's `warnings`, 0 where none makes errors.
-  std::size_t error_filters = 0;
   std::uint32_t tensor_class = 0;  ///< version of `torch.Tensor`: another one once its methods are replaced
   Autocast cpu;
   Autocast cuda;

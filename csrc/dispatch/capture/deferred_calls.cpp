@@ -61,11 +61,21 @@ bool DeferredCalls::begin() {
   effects_ = py::Ref::steal(py::import_module("thunder._effects"));
   if (!effects_) return false;
   warnings_state_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "warnings_state", nullptr));
+  error_filters_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "error_filters", nullptr));
   enter("builtins", "print", Kind::kPrint);
   enter("_warnings", "warn", Kind::kWarn);
   enter("_io", "TextIOWrapper.write", Kind::kWrite);
   enter("_io", "TextIOWrapper.flush", Kind::kFlush);
-  return static_cast<bool>(warnings_state_);
+  enter("torch", "tensor", Kind::kMayWarn);
+  return warnings_state_ && error_filters_;
+}
+
+void DeferredCalls::record_error_filters() {
+  if (!error_filters_) return;
+  const interpreter::NativeScope native;
+  const py::Ref ask = py::Ref::steal(PyObject_GetAttrString(effects_.get(), "error_filters"));
+  if (ask) tracker_.record_result(ask.get(), "warnings that are errors", error_filters_.get());
+  PyErr_Clear();
 }
 
 py::Ref DeferredCalls::stream_of(PyObject* file) {
@@ -161,6 +171,8 @@ int DeferredCalls::write(const interpreter::NativeCall& call, PyObject** result)
 int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** result) {
   const auto found = kinds_.find(call.function);
   if (found == kinds_.end() || tracker_.native_calls().in_memoized_call()) return 0;
+  if (found->second == Kind::kWarn || found->second == Kind::kMayWarn) record_error_filters();
+  if (found->second == Kind::kMayWarn) return 0;
   const bool is_stream = found->second == Kind::kWrite || found->second == Kind::kFlush;
   if (is_stream && (call.self == nullptr || !is_standard(call.self))) return 0;
   if (!require_program("print, warn or write")) return -1;
@@ -172,6 +184,8 @@ int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** res
       break;
     case Kind::kWarn:
       status = warn(call);
+      break;
+    case Kind::kMayWarn:
       break;
     case Kind::kWrite:
       status = write(call, result);

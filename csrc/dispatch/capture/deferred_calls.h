@@ -13,7 +13,7 @@ namespace thunder::dispatch {
 /// shown at the time of the call.
 class DeferredCalls {
  public:
-  enum class Kind : std::uint8_t { kPrint, kWarn, kWrite, kFlush };
+  enum class Kind : std::uint8_t { kPrint, kWarn, kWrite, kFlush, kMayWarn };
 
   DeferredCalls(tracer::Recorder& recorder, interpreter::Tracker& tracker) : recorder_(recorder), tracker_(tracker) {}
 
@@ -21,6 +21,8 @@ class DeferredCalls {
   bool begin();
   /// By the convention of `Observer::before_native_call`; 0: not a call that is deferred.
   int intercept(const interpreter::NativeCall& call, PyObject** result);
+  /// Guards which warnings are errors: the program warns, or calls what may.
+  void record_error_filters();
   void add_substitutes(interpreter::TrackerOptions& options);
   bool add_effects(interpreter::StructureBuilder& builder) const;
 
@@ -57,6 +59,7 @@ class DeferredCalls {
   py::Ref stdout_;
   py::Ref stderr_;
   py::Ref warnings_state_;
+  py::Ref error_filters_;  ///< which warnings were errors before the program began
 };
 
 }  // namespace thunder::dispatch

@@ -17,8 +17,6 @@ void refuse_change(const std::string& change) {
 void require_restored(const ThreadState& before) {
   ThreadState after = ThreadState::now();
   after.grad_mode = before.grad_mode;
-  // A module that is imported inside may add filters of its own.
-  if ((after.error_filters == 0) == (before.error_filters == 0)) after.error_filters = before.error_filters;
   if (after == before && !has_unknown_layers()) return;
   const std::vector<ThreadState::Entry> was = before.entries(), is = after.entries();
   std::string change = "a mode";

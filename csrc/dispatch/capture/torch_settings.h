@@ -24,6 +24,8 @@ class TorchSettings {
   std::optional<std::string> restore();
   /// The program reads or makes a value of this class in C.
   void note_type(const PyTypeObject* type);
+  /// Whether the program calls NumPy, whose errors follow settings.
+  [[nodiscard]] bool reads_numpy() const { return reads_numpy_; }
   /// The program sets filters of warnings.
   void note_warnings() { sets_warnings_ = true; }
 

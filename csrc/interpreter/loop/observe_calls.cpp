@@ -75,7 +75,7 @@ class Arguments {
     owned_.push_back(py::Ref::steal(value));
     return value != nullptr;
   }
-  /// The same for a keyword argument, in the place of one of that name.
+  /// A keyword argument, in the place of one of that name.
   bool add(PyObject* name, PyObject* value) {
     const py::Ref owned = py::Ref::steal(value);
     if (!keywords_) keywords_ = py::Ref::steal(PyDict_New());

@@ -70,8 +70,8 @@ class Reads {
   /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
   /// that other calls have others for; null, with or without an exception: the list itself.
   py::Ref read_changing_list(py::Borrowed list);
-  /// What code in C may tell of what it is given: what containers hold, which objects those of classes in Python are,
-  /// and what their attributes are.
+  /// How much code in C may tell of what it is given: what containers hold, which objects those of classes in Python
+  /// are, and what their attributes are.
   enum class Told : std::uint8_t { kContents, kIdentities, kAttributes };
   /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, Told told = Told::kIdentities, int depth = 0);
@@ -112,7 +112,7 @@ class Reads {
   void read_contents(Node& container, py::Borrowed contents, Audience audience);
   /// Guards everything that code in C can see in an object that is no container.
   void record_opaque(Node& node);
-  /// The same for the attributes of an instance of a class in Python.
+  /// Guards the attributes of an instance of a class in Python, and of the objects in them.
   void record_attributes(Node& node, Told told, int depth);
 
   TrackerState& state_;

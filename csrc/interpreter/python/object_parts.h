@@ -18,8 +18,8 @@ enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kCl
 /// Items of a container; -1 for other objects.
 [[nodiscard]] std::int64_t length_of(py::Borrowed container);
 
-/// What a list, tuple or set holds, as a list, and the keys of a dict in their order, as a tuple: as the built-in class
-/// itself gives them, whatever a subclass does. New references.
+/// The items of a list, tuple or set, as a list, and the keys of a dict in their order, as a tuple: as the built-in
+/// class itself gives them, whatever a subclass does. New references.
 [[nodiscard]] py::Ref items_of(py::Borrowed container);
 [[nodiscard]] py::Ref keys_of(py::Borrowed dict);
 

@@ -23,6 +23,12 @@ _CAUSES = {
 # (kind, what the message and the smallest script match, why)
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
+        "raises",
+        r"Expected a value of type 'Tensor' for argument 'other' but instead found type 'float'[^\0]*"
+        r"with (Dispatched|torch\.utils)",
+        "a dispatch mode hands a number on to a comparison that wants a tensor",
+    ),
+    (
         "number",
         r"^step[^\n]*\.grad: [^\n]*\n.*first\(r\d+\)\.(retain_grad|register_hook)\(",
         "the gradient of a view of an input by way of another result is left out",
