@@ -41,7 +41,7 @@ def error_filters() -> str:
     count = 0
     for action, text, category, place, line in warnings.filters:
         parts = [getattr(each, "pattern", each) for each in (text, place, line) if each]
-        told.append(":".join(map(str, (action, f"{category.__module__}.{category.__qualname__}", *parts))))
+        told.append(":".join(map(str, (action, category, *parts))))
         if action == "error":
             count = len(told)
         if category is Warning and not parts:  # what comes behind is never asked
