@@ -126,6 +126,7 @@ void CustomFunctions::add_substitutes(interpreter::TrackerOptions& options, Pyth
                        const int status = apply(arguments);
                        return status != 0 ? status : backwards.apply(own, arguments, count, names, result);
                      });
+  // Whether a backward asks shows in the trial of it; `Function.apply` in C calls `forward` with what it was given.
   if (const py::Ref query = loaded_function("torch._C", "is_grad_enabled")) {
     options.substitute(query.get(), [&backwards](PyObject* const*, std::size_t, PyObject*, PyObject**) {
       backwards.tracker->parts().note_grad_mode();

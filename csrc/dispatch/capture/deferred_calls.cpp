@@ -71,10 +71,11 @@ bool DeferredCalls::begin() {
 }
 
 void DeferredCalls::record_error_filters() {
-  if (!error_filters_) return;
+  const py::Ref filters = std::exchange(error_filters_, {});  // once for each trace
+  if (!filters) return;
   const interpreter::NativeScope native;
   const py::Ref ask = py::Ref::steal(PyObject_GetAttrString(effects_.get(), "error_filters"));
-  if (ask) tracker_.record_result(ask.get(), "warnings that are errors", error_filters_.get());
+  if (ask) tracker_.record_result(ask.get(), "warnings that are errors", filters.get());
   PyErr_Clear();
 }
 

@@ -43,6 +43,14 @@ PyObject* method_in_place(PyObject* left, binaryfunc operation) {
   return nullptr;
 }
 
+/// `operation(left, right)` on what the proxies among two operands, at least one, stand for.
+template <typename Operation>
+PyObject* on_referents(Observer& observer, PyObject* left, PyObject* right, Operation&& operation) {
+  if (!PyWeakref_CheckProxy(left))
+    return on_referent(observer, right, [&](PyObject* object) { return operation(left, object); });
+  return on_referent(observer, left, [&](PyObject* object) { return operation(object, right); });
+}
+
 bool has_method(PyObject* object, const char* name) {
   const py::Ref key = py::Ref::steal(PyUnicode_InternFromString(name));
   return key && has_python_method(Py_TYPE(object), key.get());
@@ -266,13 +274,9 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
 }
 
 PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, binaryfunc operation) {
-  if (PyWeakref_CheckProxy(left)) {
-    return on_referent(observer, left,
-                       [&](PyObject* object) { return observed_binary(observer, object, right, operation); });
-  }
-  if (PyWeakref_CheckProxy(right)) {
-    return on_referent(observer, right,
-                       [&](PyObject* object) { return observed_binary(observer, left, object, operation); });
+  if (PyWeakref_CheckProxy(left) || PyWeakref_CheckProxy(right)) {
+    return on_referents(observer, left, right,
+                        [&](PyObject* a, PyObject* b) { return observed_binary(observer, a, b, operation); });
   }
   if (PyObject* method = method_in_place(left, operation)) {
     const bool is_known = is_builtin_container(left) || is_deque(left);
@@ -293,13 +297,9 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
 }
 
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {
-  if (PyWeakref_CheckProxy(left)) {
-    return on_referent(observer, left,
-                       [&](PyObject* object) { return observed_compare(observer, object, right, operation); });
-  }
-  if (PyWeakref_CheckProxy(right)) {
-    return on_referent(observer, right,
-                       [&](PyObject* object) { return observed_compare(observer, left, object, operation); });
+  if (PyWeakref_CheckProxy(left) || PyWeakref_CheckProxy(right)) {
+    return on_referents(observer, left, right,
+                        [&](PyObject* a, PyObject* b) { return observed_compare(observer, a, b, operation); });
   }
   look_up(observer, left, kComparisonMethods[operation]);
   look_up(observer, right, kComparisonMethods[operation]);

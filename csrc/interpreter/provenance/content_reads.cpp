@@ -116,11 +116,13 @@ void Reads::record_opaque(Node& node) {
   // C code also sees the `__dict__` of an object of a class in C.
   const bool has_parts = PyModule_Check(object) || PyType_Check(object) || PyFunction_Check(object);
   if (has_parts || (is_python_class(Py_TYPE(object)) && !is_exception)) return PyErr_Clear();
+  read_instance_dict(node, Told::kIdentities, 1);
+}
+
+void Reads::read_instance_dict(Node& node, Told told, int depth) {
   Node* dict = instance_dict_node(node);
   if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
-  dict->deeply_read = true;
-  read_original_contents(*dict);
-  read_deeply(dict->object.get(), Told::kIdentities, 1);
+  read_deeply(dict->object.get(), told, depth);
 }
 
 void Reads::record_attributes(Node& node, Told told, int depth) {
@@ -136,13 +138,7 @@ void Reads::record_attributes(Node& node, Told told, int depth) {
     record_descriptor(object, name, value.get());
     if (value) read_deeply(value.get(), told, depth + 1);
   });
-  Node* dict = instance_dict_node(node);
-  if (dict == nullptr || dict->deeply_read) return PyErr_Clear();
-  dict->deeply_read = true;
-  read_original_contents(*dict);
-  for_each_item(dict->object.get(), [&](PyObject* item) {
-    if (PyErr_Occurred() == nullptr) read_deeply(item, told, depth + 1);
-  });
+  read_instance_dict(node, told, depth);
 }
 
 bool Reads::examine(PyObject* owner, Aspect aspect) {

@@ -114,6 +114,8 @@ class Reads {
   void record_opaque(Node& node);
   /// Guards the attributes of an instance of a class in Python, and of the objects in them.
   void record_attributes(Node& node, Told told, int depth);
+  /// Reads the `__dict__` of an object, once.
+  void read_instance_dict(Node& node, Told told, int depth);
 
   TrackerState& state_;
   PartReads& parts_;
