@@ -14,7 +14,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Deferred", "deferred_record", "deferred_warning", "error_filters", "warnings_state"]
+from torch import _tensor_str
+
+__all__ = ["Deferred", "deferred_record", "deferred_warning", "error_filters", "print_options", "warnings_state"]
 
 
 class Deferred:
@@ -33,6 +35,11 @@ class Deferred:
 def warnings_state() -> tuple[int, int]:
     """Return what differs while a program has `warnings.catch_warnings` or its own `warnings.showwarning` active."""
     return id(warnings.filters), id(warnings.showwarning)
+
+
+def print_options() -> str:
+    """Return what `torch.set_printoptions` has set."""
+    return str(_tensor_str.PRINT_OPTS)
 
 
 def error_filters() -> str:

@@ -118,6 +118,34 @@ def test_print_of_a_tensor_does_not_depend_on_its_data(capsys: pytest.CaptureFix
     assert capsys.readouterr().out.count("after tensor") == 4
 
 
+def prints_with_few_digits(x: torch.Tensor) -> torch.Tensor:
+    torch.set_printoptions(precision=2)
+    print(x)
+    torch.set_printoptions(profile="default")
+    return x + 1
+
+
+def prints_with_few_digits_from_then_on(x: torch.Tensor) -> torch.Tensor:
+    print(x)
+    torch.set_printoptions(precision=2)
+    return x + 1
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("program", [prints_with_few_digits, prints_with_few_digits_from_then_on])
+def test_print_options_that_the_program_sets(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(function: Any) -> str:
+        torch.set_printoptions(profile="default")
+        for value in range(3):
+            function(X + value / 3)
+        return capsys.readouterr().out
+
+    try:
+        assert run(thunder.jit(program)) == run(program)
+    finally:
+        torch.set_printoptions(profile="default")
+
+
 def warns(x: torch.Tensor) -> torch.Tensor:
     warnings.warn("careful", stacklevel=1)
     return x + 1

@@ -1,5 +1,7 @@
 #include "dispatch/call/tensor_guard.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -52,6 +54,22 @@ bool has_usual_strides(const at::Tensor& tensor) {
   return true;
 }
 
+bool are_equal(c10::IntArrayRef found, const std::vector<std::int64_t>& expected) {
+  const std::size_t count = found.size();
+  if (count != expected.size()) return false;
+  const std::int64_t* left = found.data();
+  const std::int64_t* right = expected.data();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (left[i] != right[i]) return false;
+  }
+  return true;
+}
+
+bool requires_grad(const torch::autograd::AutogradMeta* autograd) {
+  if (autograd == nullptr) return false;
+  return autograd->requires_grad_ || (autograd->is_view_ ? autograd->requires_grad() : autograd->grad_fn_ != nullptr);
+}
+
 }  // namespace
 
 TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset, bool checks_view)
@@ -92,17 +110,18 @@ bool TensorGuard::matches_sizes(c10::IntArrayRef sizes, c10::IntArrayRef strides
   return true;
 }
 
+// Runs for every parameter of a model at every call: fields rather than virtual functions, loops rather than memcmp.
 bool TensorGuard::matches(const at::Tensor& tensor) const {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->requires_grad() != requires_grad_) return false;
-  if (impl->device() != device_) return false;
-  if (is_free_.empty() ? impl->sizes() != c10::IntArrayRef(sizes_) : !matches_sizes(impl->sizes(), impl->strides())) {
+  if (impl->key_set() != keys_ || impl->dtype() != dtype_ || impl->device() != device_) return false;
+  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  if (requires_grad(autograd) != requires_grad_) return false;
+  if (requires_grad_ && (autograd->grad_fn_ == nullptr) != is_leaf_) return false;
+  if (is_free_.empty() ? !are_equal(impl->sizes(), sizes_) : !matches_sizes(impl->sizes(), impl->strides()))
     return false;
-  }
-  if (requires_grad_ && tensor.is_leaf() != is_leaf_) return false;
   if (checks_view_ && tensor.is_view() != is_view_) return false;
   if (checks_offset_ && impl->storage_offset() != offset_) return false;
-  return strides_.empty() || impl->strides() == c10::IntArrayRef(strides_);
+  return strides_.empty() || are_equal(impl->strides(), strides_);
 }
 
 std::string describe_tensor(const at::Tensor& tensor) {

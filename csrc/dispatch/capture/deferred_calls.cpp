@@ -12,6 +12,7 @@
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/object_parts.h"
 #include "tracer/recorder.h"
 
@@ -62,12 +63,13 @@ bool DeferredCalls::begin() {
   if (!effects_) return false;
   warnings_state_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "warnings_state", nullptr));
   error_filters_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "error_filters", nullptr));
+  print_options_ = py::Ref::steal(PyObject_CallMethod(effects_.get(), "print_options", nullptr));
   enter("builtins", "print", Kind::kPrint);
   enter("_warnings", "warn", Kind::kWarn);
   enter("_io", "TextIOWrapper.write", Kind::kWrite);
   enter("_io", "TextIOWrapper.flush", Kind::kFlush);
   enter("torch", "tensor", Kind::kMayWarn);
-  return warnings_state_ && error_filters_;
+  return warnings_state_ && error_filters_ && print_options_;
 }
 
 void DeferredCalls::record_error_filters() {
@@ -101,9 +103,17 @@ py::Ref DeferredCalls::text_of(PyObject* value) {
   return py::Ref::steal(text == nullptr ? nullptr : tracker_.after_native_call(type, &value, 1, nullptr, text));
 }
 
+bool DeferredCalls::prints_tensors_alike() const {
+  const interpreter::NativeScope native;
+  const py::Ref now = py::Ref::steal(PyObject_CallMethod(effects_.get(), "print_options", nullptr));
+  if (!now) PyErr_Clear();
+  return now && interpreter::equal_constants(now.get(), print_options_.get());
+}
+
 py::Ref DeferredCalls::shown(PyObject* value) {
   if (PyUnicode_CheckExact(value) || is_traced_number(value)) return py::Ref::share(value);
-  if (!is_traced_tensor(value)) return text_of(value);
+  if (!is_traced_tensor(value) || !prints_tensors_alike()) return text_of(value);
+  shows_tensors_ = true;
   // A copy, since later writes of the program to the tensor are not shown.
   const py::Ref detached = py::Ref::steal(PyObject_CallMethod(value, "detach", nullptr));
   return py::Ref::steal(detached ? PyObject_CallMethod(detached.get(), "clone", nullptr) : nullptr);
@@ -288,6 +298,10 @@ void DeferredCalls::add_substitutes(interpreter::TrackerOptions& options) {
 }
 
 bool DeferredCalls::add_effects(interpreter::StructureBuilder& builder) const {
+  if (shows_tensors_ && !prints_tensors_alike()) {
+    PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: torch.set_printoptions behind a print of a tensor");
+    return false;
+  }
   for (const Call& call : calls_) {
     if (!builder.add_call_effect(call.callable.get(), call.arguments.get(), call.keywords.get())) return false;
   }

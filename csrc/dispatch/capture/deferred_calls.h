@@ -42,6 +42,8 @@ class DeferredCalls {
   /// The object that the deferred call gets for `value`: a copy of a tensor, a number of the trace; otherwise its text.
   py::Ref shown(PyObject* value);
   py::Ref text_of(PyObject* value);
+  /// Whether `torch.set_printoptions` is as it was before the program.
+  [[nodiscard]] bool prints_tensors_alike() const;
   bool defer(py::Ref callable, py::Ref arguments, py::Ref keywords);
   bool defer_constant(py::Ref callable, py::Ref arguments);
   int print(const interpreter::NativeCall& call);
@@ -59,6 +61,8 @@ class DeferredCalls {
   py::Ref stdout_;
   py::Ref stderr_;
   py::Ref warnings_state_;
+  py::Ref print_options_;
+  bool shows_tensors_ = false;
   py::Ref error_filters_;  ///< which warnings were errors before the program began
 };
 

@@ -36,6 +36,11 @@ PyTypeObject* partial_type() {
   return type;
 }
 
+PyTypeObject* keyed_ref_type() {
+  static PyTypeObject* const type = imported_type("weakref", "KeyedRef");
+  return type;
+}
+
 /// Mutable, with contents that are no Python objects, and `copy.copy` makes another one.
 bool is_buffer(py::Borrowed value) {
   const std::string_view name = Py_TYPE(value)->tp_name;
@@ -275,7 +280,21 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
                     py::Ref::steal(PySequence_Concat(first.get(), given.get())),
                     py::Ref::steal(PyDict_Copy(keywords.get())));
   }
+  if (PyWeakref_CheckRefExact(value) || type == keyed_ref_type()) return add_weak_reference(part, value);
   return add_instance(part, value);
+}
+
+bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed value) {
+  PyObject* callback = reinterpret_cast<PyWeakReference*>(value)->wr_callback;
+  const py::Ref referent = py::Ref::steal(PyObject_CallNoArgs(value));
+  if (!referent || referent.get() == Py_None) return refuse(value), false;
+  const py::Ref key = py::Ref::steal(PyObject_GetAttrString(value, "key"));
+  PyErr_Clear();
+  const py::Ref items = py::Ref::steal(
+      PyTuple_Pack(3, referent.get(), callback == nullptr ? Py_None : callback, key ? key.get() : Py_None));
+  if (!items) return false;
+  return add_call(part, reinterpret_cast<PyObject*>(Py_TYPE(value)),
+                  py::Ref::steal(PyTuple_GetSlice(items.get(), 0, key ? 3 : 2)), py::Ref::steal(PyDict_New()));
 }
 
 bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {

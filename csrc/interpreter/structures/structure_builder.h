@@ -34,6 +34,7 @@ class StructureBuilder {
   std::uint32_t add_leaf(PartKind kind, std::uint32_t index, py::Borrowed object);
   std::uint32_t add_composite(py::Borrowed value);
   bool add_container(StructurePart& part, py::Borrowed value);
+  bool add_weak_reference(StructurePart& part, py::Borrowed value);
   bool add_instance(StructurePart& part, py::Borrowed value);
   bool shows_other_memory(py::Borrowed array);
   bool add_native(StructurePart& part, py::Borrowed value);
