@@ -172,6 +172,7 @@ THUNDER_HANDLER(make_named_function) {
   if ((argument & 4) != 0) function->func_annotations = m.pop();
   if ((argument & 2) != 0) function->func_kwdefaults = m.pop();
   if ((argument & 1) != 0) function->func_defaults = m.pop();
+  if (m.observer != nullptr) m.observer->made(reinterpret_cast<PyObject*>(function));
   m.push(reinterpret_cast<PyObject*>(function));
   return Step::kNext;
 }

@@ -130,7 +130,7 @@ class Observer {
   virtual void look_up(PyObject* /*object*/, const char* /*names*/) {}
   /// A class is about to be called.
   virtual void construct(PyTypeObject* /*type*/) {}
-  /// A call of a class made `object`.
+  /// A call of a class, or a `def`, made `object`.
   virtual void made(PyObject* /*object*/) {}
   virtual Treatment treatment(PyCodeObject* code) = 0;
   /// A handler of the program, or a cleanup that raises again, gets `exception`.

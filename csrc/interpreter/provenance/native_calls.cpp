@@ -110,6 +110,7 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
     return found->second(call.arguments, call.count, call.names, result);
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
+  reads_.enter_unread(call.callable);
   const bool has_real_tensors =
       std::ranges::any_of(call.all(), [this](PyObject* each) { return is_real_tensor(each, state_.hooks); });
   return has_real_tensors ? call_with_trace_tensors(call, result) : 0;

@@ -7,10 +7,6 @@
 namespace thunder::interpreter {
 namespace {
 
-bool is_enumeration_member(PyTypeObject* type) {
-  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && std::strcmp(Py_TYPE(type)->tp_name, "EnumType") == 0;
-}
-
 // Types written in C whose instances have neither parts nor state that a program could change.
 bool is_frozen_type(PyTypeObject* type) {
   static const std::array<PyTypeObject*, 13> frozen{
@@ -42,6 +38,10 @@ ConstantKind classify_tuple(py::Borrowed tuple, const TensorHooks& hooks) {
 }
 
 }  // namespace
+
+bool is_enumeration_member(PyTypeObject* type) {
+  return (type->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && std::strcmp(Py_TYPE(type)->tp_name, "EnumType") == 0;
+}
 
 ConstantKind classify(py::Borrowed value, const TensorHooks& hooks) {
   PyTypeObject* type = Py_TYPE(value);

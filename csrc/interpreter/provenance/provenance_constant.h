@@ -9,6 +9,8 @@ namespace thunder::interpreter {
 /// equality; functions, types, modules, enumeration members by identity. `hooks` decides about torch's own.
 [[nodiscard]] ConstantKind classify(py::Borrowed value, const TensorHooks& hooks);
 
+[[nodiscard]] bool is_enumeration_member(PyTypeObject* type);
+
 /// Whether a value is a tensor from outside of the trace; quick for common values that are none.
 [[nodiscard]] bool is_real_tensor(py::Borrowed value, const TensorHooks& hooks);
 

@@ -19,6 +19,12 @@ Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
   return node;
 }
 
+void Reads::enter_unread(py::Borrowed object) {
+  if (!PyFunction_Check(object) && !is_enumeration_member(Py_TYPE(object))) return;
+  if (made_functions_.contains(object) || state_.provenance.find(object) != nullptr) return;
+  admit_constant(object, describe(object));
+}
+
 Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
   Read read{accessor, Expectation::kAbsent, py::Ref::share(key), index, py::Ref::share(value)};
   if (value == nullptr) return read;

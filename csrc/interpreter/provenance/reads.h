@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "interpreter/provenance/given_constants.h"
@@ -23,6 +24,11 @@ class Reads {
 
   /// Enters an object that stays what it is as long as the compiled function lives, such as the traced callable.
   Node& admit_constant(py::Borrowed object, const std::string& name);
+  /// Enters a function, or a member of an enumeration, that the program uses though it saw no read of it: one that lies
+  /// in a constant, such as a tuple, in a set, or in a property.
+  void enter_unread(py::Borrowed object);
+  /// Notes a function that the program makes.
+  void note_made(py::Borrowed function) { made_functions_.insert(function); }
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
@@ -121,6 +127,7 @@ class Reads {
   PartReads& parts_;
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
+  std::unordered_set<const PyObject*> made_functions_;                     ///< addresses, never looked into
   GivenConstants given_{state_.provenance, [this](Node& tuple, Py_ssize_t index, PyObject* item) {
                           record(tuple, Accessor::kItem, nullptr, index, item);
                         }};

@@ -39,6 +39,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
     if (source != AttributeSource::kTypeObject) reads_.record_type_attribute(Py_TYPE(owner), name);
     reads_.record_type_attribute(Py_TYPE(owner), getattribute);
   }
+  reads_.enter_unread(owner);
   switch (source) {
     case AttributeSource::kModule:
     case AttributeSource::kInstance: {
@@ -77,6 +78,7 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
   if (PyType_Check(owner)) {
     return reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name), true;
   }
+  reads_.enter_unread(owner);
   if (is_thread_local(owner)) return reads_.record_descriptor(owner, name, nullptr), true;
   if (state_.hooks.is_traced(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
   static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
@@ -164,6 +166,7 @@ PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
 
 bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   parts_.note_write(kind);
+  reads_.enter_unread(owner);
   return writes_.before(owner, kind, key);
 }
 
@@ -182,6 +185,7 @@ Treatment Tracker::treatment(PyCodeObject* code) {
 }
 
 void Tracker::made(PyObject* object) {
+  if (PyFunction_Check(object)) return reads_.note_made(object);
   static PyObject* const finalizer = PyUnicode_InternFromString("__del__");
   PyTypeObject* type = Py_TYPE(object);
   if (!is_python_class(type) || type->tp_finalize == nullptr || PyObject_IS_GC(object) == 0) return;
