@@ -31,6 +31,10 @@ struct FunctionInFile {
 /// Functions of the standard library, in such files, that look at what an object consists of, or hand it on.
 constexpr std::array kLooking{
     FunctionInFile{"typing.py", "cast"},
+    FunctionInFile{"re/__init__.py", "sub"},  // `repl` may be a function of the program
+    FunctionInFile{"re/__init__.py", "subn"},
+    FunctionInFile{"re.py", "sub"},
+    FunctionInFile{"re.py", "subn"},
     FunctionInFile{"inspect.py", "getattr_static"},
     FunctionInFile{"inspect.py", "_check_instance"},
     FunctionInFile{"inspect.py", "getmembers"},

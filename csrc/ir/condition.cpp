@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/layout.h"
+#include "ir/size_divided_by_zero.h"
 
 namespace thunder::ir {
 namespace {
@@ -54,7 +55,7 @@ class Conjunction {
 
 }  // namespace
 
-bool holds(const Condition& condition, SymbolValues symbols) {
+bool holds(const Condition& condition, SymbolValues symbols) try {
   const std::int64_t left = evaluate(condition.left, symbols);
   const std::int64_t right = evaluate(condition.right, symbols);
   switch (condition.kind) {
@@ -66,6 +67,8 @@ bool holds(const Condition& condition, SymbolValues symbols) {
       return left <= right;
   }
   return false;
+} catch (const SizeDividedByZero&) {
+  return false;  // another condition says that the divisor is not zero
 }
 
 std::string to_string(const Condition& condition) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/size_divided_by_zero.h"
 
 namespace thunder::ir {
 
@@ -137,7 +138,7 @@ std::optional<Term> quotient_of(const Term& term, const Term& divisor) {
 }
 
 std::int64_t floor_quotient(std::int64_t left, std::int64_t right) {
-  THUNDER_CHECK(right != 0, "ir", "a size is divided by zero");
+  if (right == 0) throw SizeDividedByZero();
   const std::int64_t quotient = left / right;
   return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
 }

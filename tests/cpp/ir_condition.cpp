@@ -30,6 +30,7 @@ TEST(a_condition_holds_for_some_sizes_and_prints_as_python) {
   CHECK(!holds({Kind::kEqual, kRows, kColumns}, kDivided));
   CHECK(holds({Kind::kAtMost, kRows, kColumns}, kDivided));
   CHECK(!holds({Kind::kDivisible, kRows, kRows - 3}, kDivided));  // by zero
+  CHECK(!holds({Kind::kAtMost, 2, floor_divide(kColumns, kRows - 3)}, kDivided));
 }
 
 TEST(a_symbol_that_a_number_divides_stands_for_the_quotient) {

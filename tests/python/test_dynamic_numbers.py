@@ -824,3 +824,21 @@ def test_sizes_beside_autocast_that_is_left() -> None:
         compiled(torch.randn(7, 3, requires_grad=True))
     for rows in (4, 5):
         assert torch.equal(compiled(torch.randn(rows, 3, requires_grad=True)), torch.eye(rows))
+
+
+@pytest.mark.parametrize(
+    "strides",
+    [
+        lambda x: (x * 2).stride(),
+        lambda x: x.stride(),
+        lambda x: list((x * 2).stride()),
+        lambda x: {"strides": x.T.stride()},
+        lambda x: (x * 2).stride()[::-1],
+        lambda x: dict(zip("ab", (x + 1).stride(), strict=True)),
+    ],
+)
+def test_strides_that_are_returned(strides: Any) -> None:
+    compiled = thunder.jit(strides)
+    for shape in ((2, 4), (3, 6), (4, 8), (5, 7)):
+        x = torch.ones(shape)
+        assert repr(compiled(x)) == repr(strides(x))

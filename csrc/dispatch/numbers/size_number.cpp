@@ -391,8 +391,9 @@ PyObject* present_sizes(PyObject* value) {
     Py_DECREF(value);
     return number;
   }
-  // A `torch.Size` that code in C has just made.
-  for (Py_ssize_t i = 0; THPSize_Check(value) && i < PyTuple_GET_SIZE(value); ++i) {
+  // A `torch.Size`, or a tuple of strides, that code in C has just made.
+  const bool is_new = THPSize_Check(value) || (PyTuple_CheckExact(value) && Py_REFCNT(value) == 1);
+  for (Py_ssize_t i = 0; is_new && i < PyTuple_GET_SIZE(value); ++i) {
     PyObject* item = PyTuple_GET_ITEM(value, i);
     PyObject* number = number_for(item);
     if (number == nullptr) continue;

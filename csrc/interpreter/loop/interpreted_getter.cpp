@@ -3,6 +3,7 @@
 #include <array>
 
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -39,7 +40,7 @@ def iterate(iterator):
 
 struct Getters {
   std::array<py::Ref, 3> types, makers;
-  py::Ref forward, iterate;
+  py::Ref names, forward, iterate;
 };
 
 Getters make_getters() {
@@ -56,6 +57,7 @@ Getters make_getters() {
   }
   if (done) getters.forward = py::Ref::share(PyDict_GetItemString(names.get(), "forward"));
   if (done) getters.iterate = py::Ref::share(PyDict_GetItemString(names.get(), "iterate"));
+  getters.names = names;
   PyErr_Clear();
   return getters;
 }
@@ -80,6 +82,22 @@ py::Ref parameters_of(py::Borrowed getter) {
 }
 
 }  // namespace
+
+py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special) {
+  PyTypeObject* type = Py_TYPE(owner);
+  if (!is_python_class(type)) return nullptr;
+  PyObject* method = _PyType_Lookup(type, special);
+  const bool is_in_c =
+      method != nullptr && (Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type);
+  if (!is_in_c || PyUnicode_Compare(PyDescr_NAME(method), special) == 0) return nullptr;
+  const py::Ref bound = py::Ref::steal(Py_TYPE(method)->tp_descr_get(method, owner, reinterpret_cast<PyObject*>(type)));
+  if (!bound) return PyErr_Clear(), nullptr;
+  return interpreted_call(bound.get());
+}
+
+bool is_stand_in(py::Borrowed function) {
+  return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == all().names.get();
+}
 
 py::Ref interpreted_call(py::Borrowed function) {
   const NativeScope native;

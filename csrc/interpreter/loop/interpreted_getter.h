@@ -9,8 +9,13 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
 /// A function in Python that calls one in C, so that the call is seen when C code makes it.
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
+/// The same for a special method of `owner`, of a class in Python, that is a method in C of another name, such as
+/// `__getattr__ = dict.__getitem__`; null, without an exception, for others.
+[[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
+/// Whether a function is one of these.
+[[nodiscard]] bool is_stand_in(py::Borrowed function);
 /// Makes it ready; it runs Python code, so that it must not run under an observer.
 void prepare_interpreted_getters();
 

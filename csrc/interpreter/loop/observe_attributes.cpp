@@ -1,5 +1,8 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include <utility>
 
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
@@ -28,6 +31,15 @@ bool writes_by_python(PyObject* descriptor) {
   static PyObject* set = interned("__set__");
   if (Py_TYPE(descriptor) == &PyProperty_Type) return !is_native_accessor(property_accessors(descriptor).set);
   return has_python_method(Py_TYPE(descriptor), set);
+}
+
+/// What to call in the place of an accessor that is no function in Python, of a property in a class in Python: what it
+/// reads or writes is seen then. Null: the accessor itself.
+py::Ref seen_accessor(PyTypeObject* type, PyObject* accessor) {
+  if (accessor == nullptr || accessor == Py_None || !is_python_class(type)) return nullptr;
+  if (PyFunction_Check(accessor) || PyInstanceMethod_Check(accessor)) return nullptr;
+  py::Ref getter = interpreted_getter(accessor);
+  return getter ? std::move(getter) : interpreted_call(accessor);
 }
 
 bool is_data_descriptor(PyObject* attribute) {
@@ -62,6 +74,10 @@ Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
     if (value != nullptr)
       return {Py_NewRef(value), PyModule_Check(owner) ? AttributeSource::kModule : AttributeSource::kInstance};
     if (PyErr_Occurred()) return {nullptr, AttributeSource::kInstance};
+  }
+  if (attribute && Py_TYPE(attribute.get()) == &PyProperty_Type) {
+    const py::Ref getter = seen_accessor(type, property_accessors(attribute.get()).get);
+    if (getter) return {PyObject_CallOneArg(getter.get(), owner), AttributeSource::kComputed};
   }
   const AttributeSource source =
       attribute ? source_of_type_attribute(attribute.get(), AttributeSource::kType) : AttributeSource::kComputed;
@@ -135,14 +151,18 @@ bool is_native(Observer& observer, PyObject* method) {
          observer.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method))) == Treatment::kNative;
 }
 
-/// The value of the Python `__getattr__`, after the generic lookup failed with a pending AttributeError.
+/// The value of `__getattr__`, after the generic lookup failed with a pending AttributeError.
 PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyObject* method) {
   const bool is_observed = !is_native(observer, method);
   if (is_observed && !report_missing(observer, owner, name)) return nullptr;
   PyErr_Clear();
+  static PyObject* getattr_name = interned("__getattr__");
   const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
-  const py::Ref bound = py::Ref::steal(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner)))
-                                                      : Py_NewRef(method));
+  py::Ref bound = interpreted_alias(owner, getattr_name);
+  if (!bound) {
+    bound = py::Ref::steal(get != nullptr ? get(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner)))
+                                          : Py_NewRef(method));
+  }
   if (!bound) return nullptr;
   py::Ref value = py::Ref::steal(PyObject_CallOneArg(bound.get(), name));
   if (!is_observed) {
@@ -159,10 +179,12 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
 /// Whether `type` looks attributes up as `object` or a module does, before any `__getattr__`.
 bool has_generic_lookup(PyTypeObject* type) {
   static PyObject* name = interned("__getattribute__");
-  static PyObject* of_object = _PyType_Lookup(&PyBaseObject_Type, name);
-  static PyObject* of_module = _PyType_Lookup(&PyModule_Type, name);
   PyObject* found = _PyType_Lookup(type, name);
-  return found == of_object || found == of_module;
+  if (found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type) return false;
+  // Classes such as `dict` have one of their own around the same function.
+  const void* function = reinterpret_cast<PyWrapperDescrObject*>(found)->d_wrapped;
+  return function == reinterpret_cast<void*>(PyObject_GenericGetAttr) ||
+         function == reinterpret_cast<void*>(PyModule_Type.tp_getattro);
 }
 
 }  // namespace
@@ -229,7 +251,14 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
   if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
   if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))
     return PyObject_SetAttr(owner, name, value);
+  if (const py::Ref setter = interpreted_alias(owner, value != nullptr ? setattr_name : delattr_name)) {
+    return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), name, value, nullptr)) ? 0 : -1;
+  }
   PyObject* attribute = _PyType_Lookup(type, name);
+  if (attribute != nullptr && Py_TYPE(attribute) == &PyProperty_Type && value != nullptr) {
+    const py::Ref setter = seen_accessor(type, property_accessors(attribute).set);
+    if (setter) return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), owner, value, nullptr)) ? 0 : -1;
+  }
   const bool by_python =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;

@@ -77,6 +77,8 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
     return call_substitute(found->second, call, result);
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
+  if (const int status = call_tensor_method(call, result); status != 0) return status;
+  if (const int status = call_alias(call, result); status != 0) return status;
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
@@ -101,6 +103,29 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (has_key && !key) return -1;
   if (!key || key.get() == first) return apply_effect(native, effect) ? 0 : -1;
   return call_with_key(call, native, key.get(), result);
+}
+
+// An object of a class with a `__call__` that is a method in C: `__call__ = dict.get`.
+int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
+  static PyObject* const special = PyUnicode_InternFromString("__call__");
+  const py::Ref method = interpreted_alias(call.callable, special);
+  if (!method) return 0;
+  *result = PyObject_Vectorcall(method.get(), call.arguments, call.count, call.names);
+  return *result == nullptr ? -1 : 1;
+}
+
+// A method that was taken from a tensor outside of the trace: `m = x.add_`.
+int NativeCalls::call_tensor_method(const VectorCall& call, PyObject** result) {
+  const bool is_wrapper = Py_TYPE(call.callable) == &_PyMethodWrapper_Type;
+  py::Ref self = py::Ref::share(PyCFunction_Check(call.callable) ? PyCFunction_GET_SELF(call.callable) : nullptr);
+  if (is_wrapper) self = py::Ref::steal(PyObject_GetAttrString(call.callable, "__self__"));
+  if (!self || !is_real_tensor(self.get(), state_.hooks)) return 0;
+  const py::Ref traced = py::Ref::steal(tensors_.present(Py_NewRef(self.get())));
+  const py::Ref name = py::Ref::steal(PyObject_GetAttrString(call.callable, "__name__"));
+  const py::Ref method = py::Ref::steal(traced && name ? PyObject_GetAttr(traced.get(), name.get()) : nullptr);
+  const py::Ref called = method ? interpreted_call(method.get()) : py::Ref();
+  *result = called ? PyObject_Vectorcall(called.get(), call.arguments, call.count, call.names) : nullptr;
+  return *result == nullptr ? -1 : 1;
 }
 
 int NativeCalls::before_python(const VectorCall& call, PyObject** result) {

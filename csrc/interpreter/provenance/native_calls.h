@@ -42,6 +42,8 @@ class NativeCalls {
   PyObject* call_beside_memory(const VectorCall& call);
   bool tell_identity(py::Borrowed object, PyObject** result);
   void note_copied(py::Borrowed object);
+  int call_alias(const VectorCall& call, PyObject** result);
+  int call_tensor_method(const VectorCall& call, PyObject** result);
   int call_memoized(const VectorCall& call, PyObject** result);
   void guard_memo(PyObject* function, PyObject* first, PyObject* result);
   [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call);

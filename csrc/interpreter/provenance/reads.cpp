@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -21,7 +22,7 @@ Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
 
 void Reads::enter_unread(py::Borrowed object) {
   if (!PyFunction_Check(object) && !is_enumeration_member(Py_TYPE(object))) return;
-  if (made_functions_.contains(object) || state_.provenance.find(object) != nullptr) return;
+  if (made_functions_.contains(object) || is_stand_in(object) || state_.provenance.find(object) != nullptr) return;
   admit_constant(object, describe(object));
 }
 

@@ -1,0 +1,201 @@
+"""State that a program reaches by objects which no read shows: functions in tuples, keys, aliases of methods in C."""
+
+from __future__ import annotations
+
+import enum
+import re
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import thunder
+
+Program = tuple[Callable[[torch.Tensor], Any], Callable[[], Any], Callable[[], Any]]
+
+
+def counted() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[float]]:
+    """A function that reads and writes a list in its closure."""
+    state = [2.0]
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        state.append(state[0])
+        return x * state[0]
+
+    return scaled, state
+
+
+def of_holder(reach: Callable[[Any], Callable[[Any], Any]]) -> Callable[[], Program]:
+    """A program that calls a function that it finds by `reach(function)()`, whose list changes between calls."""
+
+    def make() -> Program:
+        function, state = counted()
+        find = reach(function)
+        return lambda x: find(x), lambda: state.__setitem__(0, state[0] + 1), lambda: list(state)
+
+    return make
+
+
+def in_tuple(function: Any) -> Any:
+    pairs = (("first", function),)
+    return lambda x: pairs[0][1](x)
+
+
+def in_list_of_tuples(function: Any) -> Any:
+    callbacks = [(0, function)]
+    return lambda x: [each(x) for _, each in callbacks][0]
+
+
+def in_set(function: Any) -> Any:
+    functions = {function}
+    return lambda x: next(each(x) for each in functions)
+
+
+def as_key(function: Any) -> Any:
+    table = {function: "name"}
+    return lambda x: [key(x) for key in table][0]
+
+
+def as_default(function: Any) -> Any:
+    def call(x: torch.Tensor, functions: Any = (function,)) -> Any:
+        return functions[0](x)
+
+    return call
+
+
+def as_property(function: Any) -> Any:
+    class Scale:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+        @property
+        def value(self) -> Any:
+            return function(self.x)
+
+    return lambda x: Scale(x).value
+
+
+def in_enum(function: Any) -> Any:
+    class Choice(enum.Enum):
+        A = ("a", function)
+
+    return lambda x: Choice.A.value[1](x)
+
+
+class Item:
+    k = 2.0
+
+
+def of_key(hold: Callable[[Item], Any]) -> Callable[[], Program]:
+    """A program that reads and writes an attribute of the one key or member of a container."""
+
+    def make() -> Program:
+        item = Item()
+        held = hold(item)
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            for each in held:
+                x = x * each.k
+                each.k += 1
+            return x
+
+        return f, lambda: setattr(item, "k", item.k * 2), lambda: item.k
+
+    return make
+
+
+class Settings(dict):  # type: ignore[type-arg]
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__  # type: ignore[assignment]
+    __call__ = dict.get
+    first = property(lambda self: self["k"])
+
+
+def settings_by_attribute() -> Program:
+    settings = Settings(k=2.0)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        settings.count = settings.k + 1
+        return x * settings.k * settings("k") * settings.count
+
+    return f, lambda: settings.__setitem__("k", settings["k"] + 1), lambda: dict(settings)
+
+
+def property_by_a_getter_in_c() -> Program:
+    class Sized(list):  # type: ignore[type-arg]
+        size = property(len)
+
+    numbers = Sized([1, 2])
+    return lambda x: x * numbers.size, lambda: numbers.append(1), lambda: len(numbers)
+
+
+def substitution_with_a_callback() -> Program:
+    table = {"a": 1}
+
+    def shown(match: re.Match[str]) -> str:
+        table["n"] = table.get("n", 0) + 1
+        return str(table[match[0]])
+
+    return lambda x: x * int(re.sub("a", shown, "a")), lambda: table.update(a=table["a"] + 1), lambda: dict(table)
+
+
+def method_of_a_tensor() -> Program:
+    total = torch.zeros(())
+    add = total.add_
+    return lambda x: x * add(1), lambda: total.mul_(2), total.clone
+
+
+def method_of_a_parameter() -> Program:
+    weight = torch.nn.Parameter(torch.ones(2))
+    total = weight.sum
+
+    def change() -> None:
+        with torch.no_grad():
+            weight.mul_(2)
+
+    return lambda x: (x * total()).detach(), change, lambda: weight.detach().clone()
+
+
+PROGRAMS = {
+    **{each.__name__: of_holder(each) for each in (in_tuple, in_list_of_tuples, in_set, as_key, as_default)},
+    **{each.__name__: of_holder(each) for each in (as_property, in_enum)},
+    "member of a set": of_key(lambda item: {item}),
+    "key": of_key(lambda item: {item: 1}),
+    "member of a WeakSet": of_key(lambda item: weakref.WeakSet([item])),
+    "weak key": of_key(lambda item: weakref.WeakKeyDictionary({item: 1})),
+    **{each.__name__: each for each in (settings_by_attribute, property_by_a_getter_in_c)},
+    **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_state_behind_objects_that_no_read_shows(name: str) -> None:
+    runs = []
+    for compile_it in (False, True):
+        function, change, look = PROGRAMS[name]()
+        called = thunder.jit(function) if compile_it else function
+        run = []
+        for call in range(4):
+            run.append((called(torch.full((2,), 1.0 + call)).tolist(), str(look())))
+            change()
+        runs.append(run)
+    assert runs[0] == runs[1]
+
+
+def test_functions_that_the_program_makes_are_its_own() -> None:
+    def f(x: torch.Tensor) -> Any:
+        kept: list[torch.Tensor] = []
+        functions = (lambda y: kept.append(y * 2), lambda y: kept.append(y * 3))
+        for each in functions:
+            each(x)
+        return kept
+
+    compiled = thunder.jit(f)
+    first, second = compiled(torch.ones(2)), compiled(torch.ones(2) * 2)
+    assert [each.tolist() for each in first] == [[2.0, 2.0], [3.0, 3.0]]
+    assert [each.tolist() for each in second] == [[4.0, 4.0], [6.0, 6.0]]
+    assert first is not second
+    assert thunder.cache_misses(compiled) == 1
