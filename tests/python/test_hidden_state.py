@@ -45,7 +45,7 @@ def in_tuple(function: Any) -> Any:
 
 def in_list_of_tuples(function: Any) -> Any:
     callbacks = [(0, function)]
-    return lambda x: [each(x) for _, each in callbacks][0]
+    return lambda x: next(each(x) for _, each in callbacks)
 
 
 def in_set(function: Any) -> Any:
@@ -55,7 +55,7 @@ def in_set(function: Any) -> Any:
 
 def as_key(function: Any) -> Any:
     table = {function: "name"}
-    return lambda x: [key(x) for key in table][0]
+    return lambda x: next(key(x) for key in table)
 
 
 def as_default(function: Any) -> Any:

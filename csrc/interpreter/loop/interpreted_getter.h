@@ -9,8 +9,8 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
 /// A function in Python that calls one in C, so that the call is seen when C code makes it.
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
-/// The same for a special method of `owner`, of a class in Python, that is a method in C of another name, such as
-/// `__getattr__ = dict.__getitem__`; null, without an exception, for others.
+/// A function in Python that calls a special method of `owner` which its class in Python has from C by another name
+/// (`__getattr__ = dict.__getitem__`); null, without an exception, for other special methods.
 [[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);

@@ -33,8 +33,8 @@ bool writes_by_python(PyObject* descriptor) {
   return has_python_method(Py_TYPE(descriptor), set);
 }
 
-/// What to call in the place of an accessor that is no function in Python, of a property in a class in Python: what it
-/// reads or writes is seen then. Null: the accessor itself.
+/// A function in Python that calls the accessor of a property which a class in Python has from C (`property(len)`), so
+/// that its reads and writes are seen; null for other accessors.
 py::Ref seen_accessor(PyTypeObject* type, PyObject* accessor) {
   if (accessor == nullptr || accessor == Py_None || !is_python_class(type)) return nullptr;
   if (PyFunction_Check(accessor) || PyInstanceMethod_Check(accessor)) return nullptr;
