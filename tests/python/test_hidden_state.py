@@ -28,7 +28,7 @@ def counted() -> tuple[Callable[[torch.Tensor], torch.Tensor], list[float]]:
 
 
 def of_holder(reach: Callable[[Any], Callable[[Any], Any]]) -> Callable[[], Program]:
-    """A program that calls a function that it finds by `reach(function)()`, whose list changes between calls."""
+    """A program that finds a function in what `reach` puts it into, and calls it; its list changes between calls."""
 
     def make() -> Program:
         function, state = counted()
@@ -109,8 +109,8 @@ def of_key(hold: Callable[[Item], Any]) -> Callable[[], Program]:
 class Settings(dict):  # type: ignore[type-arg]
     __getattr__ = dict.__getitem__
     __setattr__ = dict.__setitem__  # type: ignore[assignment]
+    __delattr__ = dict.__delitem__  # type: ignore[assignment]
     __call__ = dict.get
-    first = property(lambda self: self["k"])
 
 
 def settings_by_attribute() -> Program:
@@ -118,17 +118,44 @@ def settings_by_attribute() -> Program:
 
     def f(x: torch.Tensor) -> torch.Tensor:
         settings.count = settings.k + 1
+        if "old" in settings:
+            del settings.old
         return x * settings.k * settings("k") * settings.count
 
-    return f, lambda: settings.__setitem__("k", settings["k"] + 1), lambda: dict(settings)
+    def change() -> None:
+        settings.update(k=settings["k"] + 1, old=1.0)
+
+    return f, change, lambda: dict(settings)
 
 
-def property_by_a_getter_in_c() -> Program:
+def items_deleted_by_method() -> Program:
+    table, items = {"k": 2.0}, [1.0]
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        table.__delitem__("k")
+        dict.__delitem__(table, "n")
+        items.__delitem__(0)
+        return x * (len(table) + len(items))
+
+    def change() -> None:
+        table.update(k=1.0, n=2.0)
+        items.append(3.0)
+
+    change()
+    return f, change, lambda: (dict(table), list(items))
+
+
+def property_by_functions_in_c() -> Program:
     class Sized(list):  # type: ignore[type-arg]
-        size = property(len)
+        size = property(len, list.append)
 
     numbers = Sized([1, 2])
-    return lambda x: x * numbers.size, lambda: numbers.append(1), lambda: len(numbers)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        numbers.size = 5
+        return x * numbers.size
+
+    return f, lambda: numbers.append(1), lambda: list(numbers)
 
 
 def substitution_with_a_callback() -> Program:
@@ -165,7 +192,7 @@ PROGRAMS = {
     "key": of_key(lambda item: {item: 1}),
     "member of a WeakSet": of_key(lambda item: weakref.WeakSet([item])),
     "weak key": of_key(lambda item: weakref.WeakKeyDictionary({item: 1})),
-    **{each.__name__: each for each in (settings_by_attribute, property_by_a_getter_in_c)},
+    **{each.__name__: each for each in (settings_by_attribute, items_deleted_by_method, property_by_functions_in_c)},
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
 }
 

@@ -12,7 +12,6 @@
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/native_scope.h"
-#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/object_parts.h"
 #include "tracer/recorder.h"
 
@@ -107,7 +106,7 @@ bool DeferredCalls::prints_tensors_alike() const {
   const interpreter::NativeScope native;
   const py::Ref now = py::Ref::steal(PyObject_CallMethod(effects_.get(), "print_options", nullptr));
   if (!now) PyErr_Clear();
-  return now && interpreter::equal_constants(now.get(), print_options_.get());
+  return now && PyUnicode_Compare(now.get(), print_options_.get()) == 0;
 }
 
 py::Ref DeferredCalls::shown(PyObject* value) {

@@ -61,9 +61,9 @@ class DeferredCalls {
   py::Ref stdout_;
   py::Ref stderr_;
   py::Ref warnings_state_;
-  py::Ref print_options_;
-  bool shows_tensors_ = false;
-  py::Ref error_filters_;  ///< which warnings were errors before the program began
+  py::Ref print_options_;       ///< before the program began
+  bool shows_tensors_ = false;  ///< some call prints or logs a tensor
+  py::Ref error_filters_;       ///< which warnings were errors before the program began
 };
 
 }  // namespace thunder::dispatch

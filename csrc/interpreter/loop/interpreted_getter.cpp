@@ -40,7 +40,8 @@ def iterate(iterator):
 
 struct Getters {
   std::array<py::Ref, 3> types, makers;
-  py::Ref names, forward, iterate;
+  py::Ref names;  ///< the globals of all of them
+  py::Ref forward, iterate;
 };
 
 Getters make_getters() {

@@ -14,7 +14,7 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
-/// Whether a function is one of these.
+/// Whether a function is one of those above.
 [[nodiscard]] bool is_stand_in(py::Borrowed function);
 /// Makes it ready; it runs Python code, so that it must not run under an observer.
 void prepare_interpreted_getters();

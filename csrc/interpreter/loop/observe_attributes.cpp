@@ -237,6 +237,12 @@ int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, Py
   // Also where a descriptor written in Python does it: the descriptor is read from the class, and may write to itself.
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
   if (!observer.before_write(owner, kind, name)) return -1;
+  PyTypeObject* type = Py_TYPE(owner);
+  PyObject* attribute = _PyType_Lookup(type, name);
+  if (attribute != nullptr && Py_TYPE(attribute) == &PyProperty_Type && value != nullptr) {
+    const py::Ref setter = seen_accessor(type, property_accessors(attribute).set);
+    if (setter) return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), owner, value, nullptr)) ? 0 : -1;
+  }
   return PyObject_GenericSetAttr(owner, name, value);
 }
 
@@ -255,10 +261,6 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
     return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), name, value, nullptr)) ? 0 : -1;
   }
   PyObject* attribute = _PyType_Lookup(type, name);
-  if (attribute != nullptr && Py_TYPE(attribute) == &PyProperty_Type && value != nullptr) {
-    const py::Ref setter = seen_accessor(type, property_accessors(attribute).set);
-    if (setter) return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), owner, value, nullptr)) ? 0 : -1;
-  }
   const bool by_python =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;

@@ -77,24 +77,25 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) enter_key(container, PyTuple_GET_ITEM(key, i));
     return;
   }
-  if (state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks) || state_.provenance.find(key) != nullptr)
-    return;
   // One that compares by what it holds may give way to an equal one.
-  const bool is_same_object = is_plain_instance(key) && is_compared_by_identity(key);
-  if (!is_same_object && !PyWeakref_CheckRef(key)) return;
+  const bool is_same_object = is_plain_instance(key) ? is_compared_by_identity(key) : PyWeakref_CheckRef(key) != 0;
+  if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
+  if (state_.provenance.find(key) != nullptr) return;
   admit_constant(key, describe(key) + " in " + container.name);
+}
+
+void Reads::record_keys(Node& dict, py::Ref keys) {
+  if (keys) enter_key(dict, keys.get());
+  record_fact(dict, Accessor::kKeys, std::move(keys));
 }
 
 void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) {
   PyObject* object = node.object.get();
   if (PyDict_Check(object)) {
-    record_fact(node, Accessor::kKeys, keys_of(contents));
+    record_keys(node, keys_of(contents));
     PyObject *key, *value;
     Py_ssize_t position = 0;
-    while (PyDict_Next(contents, &position, &key, &value)) {
-      enter_key(node, key);
-      record(node, Accessor::kDictItem, key, 0, value, audience);
-    }
+    while (PyDict_Next(contents, &position, &key, &value)) record(node, Accessor::kDictItem, key, 0, value, audience);
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     record_length(node, Py_SIZE(contents));
     for (Py_ssize_t i = 0; i < Py_SIZE(contents); ++i) {
@@ -181,13 +182,10 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
     case Aspect::kTruth:
       record_fact(*node, Accessor::kTruth, py::Ref::share(length_of(owner) != 0 ? Py_True : Py_False));
       break;
-    case Aspect::kKeys: {
+    case Aspect::kKeys:
       if (!PyDict_Check(owner)) return read_original_contents(*node);
-      const py::Ref keys = keys_of(owner);
-      if (keys) enter_key(*node, keys.get());
-      record_fact(*node, Accessor::kKeys, keys);
+      record_keys(*node, keys_of(owner));
       break;
-    }
     case Aspect::kContents:
       return read_original_contents(*node);
   }

@@ -77,11 +77,11 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
     return call_substitute(found->second, call, result);
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
-  if (const int status = call_tensor_method(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
+  if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
   const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
@@ -115,17 +115,13 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
 }
 
 // A method that was taken from a tensor outside of the trace: `m = x.add_`.
-int NativeCalls::call_tensor_method(const VectorCall& call, PyObject** result) {
-  const bool is_wrapper = Py_TYPE(call.callable) == &_PyMethodWrapper_Type;
-  py::Ref self = py::Ref::share(PyCFunction_Check(call.callable) ? PyCFunction_GET_SELF(call.callable) : nullptr);
-  if (is_wrapper) self = py::Ref::steal(PyObject_GetAttrString(call.callable, "__self__"));
-  if (!self || !is_real_tensor(self.get(), state_.hooks)) return 0;
-  const py::Ref traced = py::Ref::steal(tensors_.present(Py_NewRef(self.get())));
+int NativeCalls::call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result) {
+  const bool is_bound = native.self != nullptr && native.count == call.count;
+  if (!is_bound || !is_real_tensor(native.self, state_.hooks)) return 0;
+  const py::Ref traced = py::Ref::steal(tensors_.present(Py_NewRef(native.self)));
   const py::Ref name = py::Ref::steal(PyObject_GetAttrString(call.callable, "__name__"));
   const py::Ref method = py::Ref::steal(traced && name ? PyObject_GetAttr(traced.get(), name.get()) : nullptr);
-  const py::Ref called = method ? interpreted_call(method.get()) : py::Ref();
-  *result = called ? PyObject_Vectorcall(called.get(), call.arguments, call.count, call.names) : nullptr;
-  return *result == nullptr ? -1 : 1;
+  return method ? call_seen({method.get(), call.arguments, call.count, call.names}, result) : -1;
 }
 
 int NativeCalls::before_python(const VectorCall& call, PyObject** result) {

@@ -115,8 +115,11 @@ class Reads {
   void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
-  /// Enters the objects of classes in Python that are a key, or a member of a set, and compare by identity.
+  /// Enters objects of classes in Python that compare by identity, and weak references, that are a key or a member of a
+  /// set, alone or in a tuple.
   void enter_key(const Node& container, py::Borrowed key);
+  /// Guards the keys of a dict, a tuple, and enters them.
+  void record_keys(Node& dict, py::Ref keys);
   void read_contents(Node& container, py::Borrowed contents, Audience audience);
   /// Guards everything that code in C can see in an object that is no container.
   void record_opaque(Node& node);

@@ -187,14 +187,21 @@ const IdentityUses& identity_uses() {
 
 }  // namespace
 
+// Setting and deleting are one function in C (`__setitem__` and `__delitem__`): a method that deletes is the
+// descriptor.
+static const void* identity_of_slot(const PyWrapperDescrObject* descriptor) {
+  const bool deletes = std::string_view(descriptor->d_base->name).starts_with("__del");
+  return deletes ? static_cast<const void*>(descriptor) : descriptor->d_wrapped;
+}
+
 const void* native_identity(py::Borrowed callable) {
   PyTypeObject* type = Py_TYPE(callable);
   if (PyCFunction_Check(callable)) return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
   if (type == &PyMethodDescr_Type || type == &PyClassMethodDescr_Type) {
     return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   }
-  if (type == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_wrapped;
-  if (type == method_wrapper_type()) return reinterpret_cast<MethodWrapper*>(callable)->descriptor->d_wrapped;
+  if (type == &PyWrapperDescr_Type) return identity_of_slot(reinterpret_cast<PyWrapperDescrObject*>(callable));
+  if (type == method_wrapper_type()) return identity_of_slot(reinterpret_cast<MethodWrapper*>(callable)->descriptor);
   return callable;
 }
 
