@@ -21,6 +21,7 @@ from tests.fuzz.scripts.shrink import shrink
 _PARTS = 4  # which the workers of pytest share among them
 _SEED = int(os.environ.get("THUNDER_FUZZ_SEED", "0"))
 _SCRIPTS = int(os.environ.get("THUNDER_FUZZ_SCRIPTS", "1500"))
+_SCRIPTS_THAT_TELL = 20  # how many are compiled, by whether most are
 _SECONDS = float(os.environ.get("THUNDER_FUZZ_SCRIPTS_SECONDS", "200"))  # of one core, on all parts together
 
 _CALL = """
@@ -148,13 +149,13 @@ def test_numbers_within_rounding_are_equal() -> None:
 
 @pytest.mark.slow
 def test_random_scripts_whose_sizes_change(tmp_path: pathlib.Path) -> None:
-    report = run_scripts(["--sizes", "--count", str(_SCRIPTS // 10), "--seed", str(_SEED)], _SECONDS / 10, tmp_path)
+    report = run_scripts(["--sizes", "--count", str(_SCRIPTS // 30), "--seed", str(_SEED)], tmp_path)
     assert report["misses"] > 2 * report["scripts"]
 
 
-def run_scripts(options: list[str], seconds: float, folder: pathlib.Path) -> dict[str, Any]:
+def run_scripts(options: list[str], folder: pathlib.Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.fuzz.scripts", *options]
-    command += ["--jobs", "1", "--seconds", str(seconds), "--json", str(folder / "report.json")]
+    command += ["--jobs", "1", "--json", str(folder / "report.json")]
     # Forked processes must come from one that runs no threads, as a worker of pytest may.
     run = subprocess.run(command, cwd=pathlib.Path(__file__).parents[2], capture_output=True, text=True, check=False)
     print(run.stdout)
@@ -167,8 +168,10 @@ def run_scripts(options: list[str], seconds: float, folder: pathlib.Path) -> dic
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_random_scripts(part: int, tmp_path: pathlib.Path) -> None:
     first, end = (_SCRIPTS * number // _PARTS for number in (part, part + 1))
-    options = ["--count", str(end - first), "--seed", str(_SEED + first)]
-    report = run_scripts(options, _SECONDS / _PARTS, tmp_path)
-    assert report["scripts"] == end - first or report["seconds"] >= _SECONDS / _PARTS
+    seconds = _SECONDS / _PARTS
+    report = run_scripts(["--count", str(end - first), "--seed", str(_SEED + first), "--seconds", str(seconds)], tmp_path)
+    assert report["scripts"] == end - first or report["seconds"] >= seconds
+    if report["scripts"] < _SCRIPTS_THAT_TELL:
+        return  # a slow machine: most of its time may have gone into making one failure smaller
     # The first call that computes in a memoized function runs in eager, and so does a program that enters modes.
     assert report["compiled"] - report["memoized_compiled"] > 0.4 * (report["scripts"] - report["memoized"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import heapq
 import math
 import operator
 import sys
@@ -842,3 +844,19 @@ def test_strides_that_are_returned(strides: Any) -> None:
     for shape in ((2, 4), (3, 6), (4, 8), (5, 7)):
         x = torch.ones(shape)
         assert repr(compiled(x)) == repr(strides(x))
+
+
+@pytest.mark.parametrize("insert", [heapq.heappush, bisect.insort], ids=["heappush", "insort"])
+def test_functions_in_c_that_write_a_number_to_a_list(insert: Callable[[list[int], int], None]) -> None:
+    def run(compiles: bool) -> tuple[list[int], list[float]]:
+        items: list[int] = []
+
+        def f(x: Tensor, offset: int) -> Tensor:
+            insert(items, x.shape[0])
+            insert(items, offset)
+            return x * items[0]
+
+        called = thunder.jit(f) if compiles else f
+        return items, [called(torch.ones(size), size * 2).sum().item() for size in (3, 4, 6, 5, 3)]
+
+    assert run(True) == run(False)

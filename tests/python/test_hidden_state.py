@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 import weakref
 from collections.abc import Callable
@@ -185,6 +186,41 @@ def method_of_a_parameter() -> Program:
     return lambda x: (x * total()).detach(), change, lambda: weight.detach().clone()
 
 
+def next_of_an_iterator() -> Program:
+    number, items = itertools.count(2).__next__, iter([1.0] * 20)
+    item = items.__next__
+    return lambda x: x * number() * item(), number, items.__length_hint__
+
+
+def kept_super() -> Program:
+    class Base:
+        k = 2.0
+
+        def scale(self) -> float:
+            self.calls = getattr(self, "calls", 0) + 1
+            return self.k
+
+    class Derived(Base):
+        def parent(self) -> Any:
+            return super()
+
+    item = Derived()
+    parent = item.parent()
+    return lambda x: x * parent.scale(), lambda: setattr(item, "k", item.k + 1), lambda: vars(item)
+
+
+def subclasses() -> Program:
+    class Base:
+        pass
+
+    made: list[type] = []
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x * len(Base.__subclasses__()) + len(Base.__base__.__name__)
+
+    return f, lambda: made.append(type("Derived", (Base,), {})), lambda: len(made)
+
+
 PROGRAMS = {
     **{each.__name__: of_holder(each) for each in (in_tuple, in_list_of_tuples, in_set, as_key, as_default)},
     **{each.__name__: of_holder(each) for each in (as_property, in_enum)},
@@ -194,6 +230,7 @@ PROGRAMS = {
     "weak key": of_key(lambda item: weakref.WeakKeyDictionary({item: 1})),
     **{each.__name__: each for each in (settings_by_attribute, items_deleted_by_method, property_by_functions_in_c)},
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
+    **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses)},
 }
 
 

@@ -308,13 +308,14 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   }
   if (is_torch) {
     if (const int status = call_with_sizes(callable, call, result); status != 0) return status;
-  } else if (any_argument(call, is_size_number)) {
-    const auto arguments = replaced(call, is_size_number, [](PyObject* number) { return look_at_size(number); });
-    return give(arguments ? call_with(callable, call, *arguments) : nullptr);
   }
-  if (!any_argument(call, is_traced_number)) return 0;
-  const auto arguments = replaced(call, is_traced_number, [](PyObject* number) { return look_at(number); });
-  return give(arguments ? call_with(callable, call, *arguments) : nullptr);
+  const auto is_number = [](PyObject* object) { return is_traced_number(object) || is_size_number(object); };
+  if (!any_argument(call, is_number)) return 0;
+  const auto arguments = replaced(call, is_number, [](PyObject* number) {
+    return is_size_number(number) ? look_at_size(number) : look_at(number);
+  });
+  if (!arguments) return -1;
+  return give(is_torch ? call_with(callable, call, *arguments) : call_observed(callable, call, *arguments));
 }
 
 }  // namespace thunder::dispatch

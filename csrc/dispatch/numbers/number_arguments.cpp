@@ -9,6 +9,7 @@
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
+#include "interpreter/loop/interpreted_getter.h"
 #include "tracer/sizes_as_ints.h"
 #include "tracer/trace_tensor.h"
 
@@ -243,14 +244,28 @@ bool is_list_of_numbers(PyObject* object) {
          });
 }
 
-/// Calls with other arguments; `self` of a method that was looked up in its type goes first.
-PyObject* call_with(PyObject* callable, const NativeCall& call, const std::vector<py::Ref>& arguments) {
+namespace {
+
+/// Calls `called`, which stands for the callable of `call`.
+PyObject* call_in_place_of(PyObject* called, PyObject* callable, const NativeCall& call,
+                           const std::vector<py::Ref>& arguments) {
   std::vector<PyObject*> values{nullptr};
   const bool is_unbound = call.self != nullptr && Py_TYPE(callable) == &PyMethodDescr_Type;
   if (is_unbound) values.push_back(call.self);
   for (const py::Ref& argument : arguments) values.push_back(argument.get());
   const std::size_t count = call.count + (is_unbound ? 1 : 0);
-  return PyObject_Vectorcall(callable, values.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
+  return PyObject_Vectorcall(called, values.data() + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, call.names);
+}
+
+}  // namespace
+
+PyObject* call_with(PyObject* callable, const NativeCall& call, const std::vector<py::Ref>& arguments) {
+  return call_in_place_of(callable, callable, call, arguments);
+}
+
+PyObject* call_observed(PyObject* callable, const NativeCall& call, const std::vector<py::Ref>& arguments) {
+  const py::Ref observed = interpreter::interpreted_call(callable);
+  return observed ? call_in_place_of(observed.get(), callable, call, arguments) : nullptr;
 }
 
 std::optional<std::vector<py::Ref>> replaced(const NativeCall& call, bool (*is_one)(PyObject* object),

@@ -28,6 +28,9 @@ namespace thunder::dispatch {
 /// Calls with other arguments; `self` of a method that was looked up in its type goes first.
 [[nodiscard]] PyObject* call_with(PyObject* callable, const interpreter::NativeCall& call,
                                   const std::vector<py::Ref>& arguments);
+/// As `call_with`, for a function whose reads and writes are observed: `heapq.heappush(list, number)`.
+[[nodiscard]] PyObject* call_observed(PyObject* callable, const interpreter::NativeCall& call,
+                                      const std::vector<py::Ref>& arguments);
 /// The arguments with `replace(number)` for each number that is one; nullopt with an exception.
 [[nodiscard]] std::optional<std::vector<py::Ref>> replaced(const interpreter::NativeCall& call,
                                                            bool (*is_one)(PyObject* object),

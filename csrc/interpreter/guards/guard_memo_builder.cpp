@@ -25,6 +25,11 @@ const void* version_address(PyObject* dict) {
 #endif
 }
 
+/// Whether a state may change while the object stays.
+bool is_changeable(StateKind kind) {
+  return kind == StateKind::kBuffer || kind == StateKind::kMemo || kind == StateKind::kSubclasses;
+}
+
 bool is_heap_instance(PyObject* value) {
   return (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || PyModule_Check(value);
 }
@@ -115,8 +120,7 @@ void MemoBuilder::look_at_check(const GuardStep& check, std::uint32_t position, 
     case GuardOp::kContains:
       return postpone_check();
     case GuardOp::kState:
-      if (static_cast<StateKind>(check.number) == StateKind::kBuffer) return postpone_check();
-      if (static_cast<StateKind>(check.number) == StateKind::kMemo) return postpone_check();
+      if (is_changeable(static_cast<StateKind>(check.number))) return postpone_check();
       if (in_slot) memo_.pins.push_back(py::Ref::share(value));
       break;
     default:

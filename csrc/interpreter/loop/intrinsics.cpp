@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "interpreter/loop/observe.h"
+#include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/object_parts.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
@@ -180,11 +181,6 @@ constexpr NamedRow kRows[] = {
 
 /// An address that all objects for one builtin share: `dict.get`, `{}.get` and bound copies of it.
 const void* identity_of(PyObject* callable, PyObject** self) {
-  struct MethodWrapper {
-    PyObject_HEAD PyWrapperDescrObject* descriptor;
-    PyObject* self;
-  };
-  static const PyTypeObject* method_wrapper = Py_TYPE(PyObject_GetAttrString(Py_None, "__str__"));
   *self = nullptr;
   if (PyCFunction_Check(callable)) {
     PyObject* bound = PyCFunction_GET_SELF(callable);
@@ -193,8 +189,7 @@ const void* identity_of(PyObject* callable, PyObject** self) {
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   if (Py_TYPE(callable) == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_base;
-  if (Py_TYPE(callable) == method_wrapper) {
-    const auto* wrapper = reinterpret_cast<MethodWrapper*>(callable);
+  if (const MethodWrapper* wrapper = method_wrapper(callable)) {
     *self = wrapper->self;
     return wrapper->descriptor->d_base;
   }

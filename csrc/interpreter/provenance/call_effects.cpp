@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <string_view>
 
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/native_calls.h"
+#include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/object_parts.h"
 
 namespace thunder::interpreter {
@@ -25,6 +27,16 @@ py::Ref item_of(py::Borrowed container, py::Borrowed index) {
   if (is_deque(container)) return py::Ref::share(deque_item(container, place));
   const bool is_sequence = PyList_Check(container) || PyTuple_Check(container);
   return py::Ref::share(is_sequence ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(container), place) : nullptr);
+}
+
+/// `__next__` of an object of a class in C.
+bool is_next(py::Borrowed callable) {
+  const MethodWrapper* wrapper = method_wrapper(callable);
+  const auto* descriptor = wrapper != nullptr
+                               ? wrapper->descriptor
+                               : reinterpret_cast<PyWrapperDescrObject*>(static_cast<PyObject*>(callable));
+  return (wrapper != nullptr || Py_TYPE(callable) == &PyWrapperDescr_Type) &&
+         std::string_view(descriptor->d_base->name) == "__next__";
 }
 
 }  // namespace
@@ -96,7 +108,8 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   PyObject* self = native.self;
   if (self == nullptr) return has_real_tensors;
   // `send`, `__next__` and the like of what somebody else goes on with.
-  const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self);
+  const bool advances =
+      PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self) || is_next(call.callable);
   if (advances && !writes_.write_contents(self)) return false;
   if (native.arguments == call.arguments) reads_.read_deeply(self, told);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
@@ -149,6 +162,11 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
       return true;
     case NativeEffect::kState:
       return (self == nullptr && key == nullptr) || reads_.read_state(self != nullptr ? self : key);
+    case NativeEffect::kSubclasses:
+      if (self != nullptr && PyType_Check(self)) {
+        reads_.record_state_as(state_.provenance.constant(self), StateKind::kSubclasses);
+      }
+      return PyErr_Occurred() == nullptr;
     case NativeEffect::kGlobals:
       state_.provenance.constant(PyEval_GetGlobals());
       return true;

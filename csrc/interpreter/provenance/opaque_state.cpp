@@ -159,6 +159,32 @@ bool has_memory(py::Borrowed object, py::Borrowed state) {
   return same;
 }
 
+/// The classes that derive from a class; null with an exception.
+py::Ref subclasses_of(py::Borrowed type) {
+  return py::Ref::steal(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__", "O",
+                                            static_cast<PyObject*>(type)));
+}
+
+py::Ref references_to_subclasses(py::Borrowed type) {
+  py::Ref classes = subclasses_of(type);
+  for (Py_ssize_t i = 0; classes && i < PyList_GET_SIZE(classes.get()); ++i) {
+    PyObject* reference = PyWeakref_NewRef(PyList_GET_ITEM(classes.get(), i), nullptr);
+    if (reference == nullptr || PyList_SetItem(classes.get(), i, reference) < 0) return nullptr;
+  }
+  return classes;
+}
+
+bool has_subclasses(py::Borrowed type, py::Borrowed references) {
+  const py::Ref classes = subclasses_of(type);
+  if (!classes) return PyErr_Clear(), false;
+  const Py_ssize_t count = PyList_GET_SIZE(classes.get());
+  if (count != PyList_GET_SIZE(references)) return false;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (PyWeakref_GET_OBJECT(PyList_GET_ITEM(references, i)) != PyList_GET_ITEM(classes.get(), i)) return false;
+  }
+  return true;
+}
+
 /// Whether the state that is kept of an object is the object itself, or a weak reference to it.
 bool is_object(py::Borrowed object, py::Borrowed state) {
   return object == state || (PyWeakref_CheckRefExact(state) && PyWeakref_GET_OBJECT(state) == object);
@@ -182,6 +208,7 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
   if (kind == StateKind::kIdentity && PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) {
     return py::Ref::steal(PyWeakref_NewRef(object, nullptr));
   }
+  if (kind == StateKind::kSubclasses) return references_to_subclasses(object);
   if (kind != StateKind::kBuffer) return py::Ref::share(object);
   Memory memory(object);
   if (memory.is_open() && memory.holds_objects()) {
@@ -198,6 +225,7 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
 
 bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
   if (kind == StateKind::kBuffer) return has_memory(object, state);
+  if (kind == StateKind::kSubclasses) return has_subclasses(object, state);
   if (kind == StateKind::kMemo) return is_memoized(object) && has_memo_entry(object, state);
   return is_object(object, state) || (kind == StateKind::kValue && same_value(object, state));
 }
@@ -213,6 +241,7 @@ std::string describe_state(py::Borrowed object, py::Borrowed state) {
     PyErr_Clear();
     return content == nullptr ? describe(object) : std::string(Py_TYPE(object)->tp_name) + "(" + content + ")";
   }
+  if (PyList_Check(static_cast<PyObject*>(state))) return std::to_string(PyList_GET_SIZE(state)) + " subclasses";
   const py::Ref bytes = py::Ref::share(PyTuple_GET_ITEM(state, 1));
   if (is_memoized(object))
     return describe(object) + ", which keeps a result for " + describe(PyTuple_GET_ITEM(state, 0));

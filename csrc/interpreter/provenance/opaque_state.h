@@ -9,11 +9,12 @@ namespace thunder::interpreter {
 
 /// The kind of state that C code can see in an object besides the parts that are read one by one.
 enum class StateKind : std::uint8_t {
-  kNone,      ///< nothing, or its parts say it all
-  kIdentity,  ///< unknown: the object is guarded as such
-  kValue,     ///< a value that does not change: a subclass of int or str, a slice, a date
-  kBuffer,    ///< memory: bytearray, array, an array of NumPy
-  kMemo,      ///< a result that a function under functools.lru_cache keeps
+  kNone,        ///< nothing, or its parts say it all
+  kIdentity,    ///< unknown: the object is guarded as such
+  kValue,       ///< a value that does not change: a subclass of int or str, a slice, a date
+  kBuffer,      ///< memory: bytearray, array, an array of NumPy
+  kMemo,        ///< a result that a function under functools.lru_cache keeps
+  kSubclasses,  ///< which classes derive from a class
 };
 
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
@@ -21,7 +22,8 @@ enum class StateKind : std::uint8_t {
 [[nodiscard]] bool is_plain_value(py::Borrowed object);
 
 /// The copy of an object's state that a guard keeps: its memory, or the object itself, by a weak reference where the
-/// type has them and only the identity counts; that of a kMemo is the entry of the cache. Null with an exception set.
+/// type has them and only the identity counts; that of a kMemo is the entry of the cache, that of kSubclasses a list of
+/// weak references. Null with an exception set.
 [[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
 /// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
 [[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);

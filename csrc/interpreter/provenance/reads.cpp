@@ -10,6 +10,7 @@
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/dict_view.h"
+#include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -184,7 +185,8 @@ const Read* Reads::record_cell(Node& cell, py::Borrowed value, Audience audience
 
 void Reads::record_state_as(Node& node, StateKind kind) {
   const auto index = static_cast<Py_ssize_t>(kind);
-  if (kind == StateKind::kNone || (node.is_constant() && kind != StateKind::kBuffer)) return;
+  const bool may_change = kind == StateKind::kBuffer || kind == StateKind::kSubclasses || !node.is_constant();
+  if (kind == StateKind::kNone || !may_change) return;
   if (state_.provenance.find_read(node, Accessor::kState, nullptr, index) != nullptr) return;
   py::Ref state = state_of(node.object.get(), kind);
   if (!state) return;
@@ -288,10 +290,12 @@ void Reads::enter_hidden_parts(Node& node) {
   };
   if (PyFunction_Check(object)) return enter_function(node);
   if (PyMethod_Check(object)) return enter({"__func__", "__self__"});
-  if (PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr) {
+  const bool is_bound_in_c = PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr;
+  if (is_bound_in_c || method_wrapper(object) != nullptr) {
     if (!node.is_constant()) enter({"__self__", "__name__"});
     return;
   }
+  if (Py_TYPE(object) == &PySuper_Type) return enter({"__thisclass__", "__self__", "__self_class__"});
   if (PyObject* mapping = mapping_behind(object)) {
     if (!node.is_constant()) {
       record(node, Accessor::kReferent, nullptr, 0, mapping);

@@ -6,24 +6,12 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "interpreter/python/method_wrapper.h"
+
 namespace thunder::interpreter {
 namespace {
 
 using Effects = std::unordered_map<const void*, NativeEffect>;
-
-// CPython's `list.__setitem__` of an instance; its layout has no public header.
-struct MethodWrapper {
-  PyObject_HEAD PyWrapperDescrObject* descriptor;
-  PyObject* self;
-};
-
-PyTypeObject* method_wrapper_type() {
-  static PyTypeObject* const type = [] {
-    const py::Ref wrapper = py::Ref::steal(PyObject_GetAttrString(Py_None, "__bool__"));
-    return Py_TYPE(wrapper.get());
-  }();
-  return type;
-}
 
 struct Row {
   NativeEffect effect;
@@ -132,7 +120,8 @@ Effects make_effects() {
             {kNothing, "__getattribute__ __init__ __new__ __init_subclass__ __class__"},
             {kCompare, "__eq__ __ne__"},
             {kHash, "__hash__"}});
-  add_rows(effects, as_object(PyType_Type), {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}});
+  add_rows(effects, as_object(PyType_Type),
+           {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}, {kSubclasses, "__subclasses__"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   add_container_rows(effects);
   const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
@@ -201,7 +190,7 @@ const void* native_identity(py::Borrowed callable) {
     return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
   }
   if (type == &PyWrapperDescr_Type) return identity_of_slot(reinterpret_cast<PyWrapperDescrObject*>(callable));
-  if (type == method_wrapper_type()) return identity_of_slot(reinterpret_cast<MethodWrapper*>(callable)->descriptor);
+  if (const MethodWrapper* wrapper = method_wrapper(callable)) return identity_of_slot(wrapper->descriptor);
   return callable;
 }
 
@@ -230,8 +219,8 @@ NativeCall native_call(const VectorCall& made) {
       ++call.arguments;
       --call.count;
     }
-  } else if (type == method_wrapper_type()) {
-    call.self = reinterpret_cast<MethodWrapper*>(callable)->self;
+  } else if (const MethodWrapper* wrapper = method_wrapper(callable)) {
+    call.self = wrapper->self;
   } else if ((type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && count > 0) {
     call.self = arguments[0];
     ++call.arguments;

@@ -38,6 +38,7 @@ enum class NativeEffect : std::uint8_t {
   kSetAttribute,      ///< `object.__setattr__(owner, name, …)` and the like
   kDictOf,            ///< hands out the `__dict__` of its argument
   kState,             ///< hands out everything that its argument consists of: `object.__reduce_ex__`
+  kSubclasses,        ///< hands out the classes that derive from `self`
   kGlobals,           ///< hands out the globals of the frame
 };
 
