@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ir/condition.h"
-#include "tracer/window_sizes.h"
 
 namespace thunder::tracer {
 namespace {
@@ -74,7 +73,7 @@ void note_windows(const c10::OperatorHandle& op, std::span<const IValue> argumen
     sizes.push_back(*size);
   }
   std::vector<ir::Condition> conditions;
-  const std::vector<ir::Dim> counts = window_counts(op, arguments, sizes, conditions);
+  const std::vector<ir::Dim> counts = window_counts(op, arguments, sizes, find_size, conditions);
   for (const ir::Condition& condition : conditions) uses.assume(condition);
   for (const ir::Dim& count : counts) {
     if (count.is_concrete() || count.hint < 2) continue;

@@ -3,18 +3,12 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
-#include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
 
-#include "ir/size.h"
 #include "tracer/size_node.h"
+#include "tracer/window_sizes.h"
 
 namespace thunder::tracer {
-
-/// The size of a tensor among the arguments in a dimension, which may count from the end; nullopt: it is not known.
-using FindSize = std::function<std::optional<ir::Dim>(const c10::IValue& tensor, std::int64_t dim)>;
 
 /// Notes the sizes that an operation is going to compute of its arguments and that are no sum, product or quotient of
 /// known ones, and what it decides on them: the end of a slice, the bounds of an index, how many windows there are.

@@ -325,10 +325,18 @@ void note_pixel_shuffle(Call& call) {
   if (factor && *factor >= 1 && channels) static_cast<void>(call.require_quotient(*channels, *factor * *factor));
 }
 
-void note_channel_shuffle(Call& call) {
-  const auto groups = call.number("groups");
-  const auto channels = call.size("self", 1);
+/// Groups of channels.
+void note_groups(Call& call, std::string_view tensor, std::string_view count) {
+  const auto groups = call.number(count);
+  const auto channels = call.size(tensor, 1);
   if (groups && *groups >= 1 && channels) static_cast<void>(call.require_quotient(*channels, *groups));
+}
+void note_channel_shuffle(Call& call) { note_groups(call, "self", "groups"); }
+void note_group_norm(Call& call) { note_groups(call, "input", call.find("group") != nullptr ? "group" : "num_groups"); }
+
+void note_halves(Call& call) {
+  const auto size = call.size("self", call.number("dim", -1));
+  if (size) static_cast<void>(call.require_quotient(*size, 2));
 }
 
 /// Padding that repeats elements takes no more than there are.
@@ -468,6 +476,8 @@ constexpr Row kRows[] = {
     {"aten::fft_rfftn", &note_half_spectrum},
     {"aten::gather", &note_indices},
     {"aten::geqrf", &note_matrix},
+    {"aten::glu", &note_halves},
+    {"aten::group_norm", &note_group_norm},
     {"aten::hsplit", &note_hsplit},
     {"aten::hstack", &note_sums},
     {"aten::kthvalue", &note_k},
@@ -482,6 +492,7 @@ constexpr Row kRows[] = {
     {"aten::linalg_svd", &note_matrix},
     {"aten::linalg_svdvals", &note_matrix},
     {"aten::lu_unpack", &note_matrix},
+    {"aten::native_group_norm", &note_group_norm},
     {"aten::pad", &note_padding},
     {"aten::pdist", &note_pairs},
     {"aten::pinverse", &note_matrix},

@@ -181,7 +181,8 @@ void SizeShadows::pin_most() {
 
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
-  if (shadow.only) pin(*shadow.only);
+  // With few sizes left the program gets numbers, which mean nothing at other sizes.
+  if (shadow.only && !wants_samples_) pin(*shadow.only);
 }
 
 std::vector<ir::Condition> SizeShadows::equalities_of(std::span<const IValue> arguments) {

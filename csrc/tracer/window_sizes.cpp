@@ -37,12 +37,22 @@ std::optional<Numbers> numbers_of(const IValue* value, std::size_t rank, const N
   return numbers.size() == rank ? std::optional(numbers) : std::nullopt;
 }
 
-std::optional<Numbers> kernel_of(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::size_t rank) {
+/// The size of the windows in each dimension; nullopt: it is not known.
+std::optional<ir::Dims> kernel_of(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::size_t rank,
+                                  const FindSize& find_size) {
   const IValue* weight = find(op, arguments, "weight");
-  if (weight == nullptr) return numbers_of(find(op, arguments, "kernel_size"), rank, {});
-  if (!weight->isTensor() || weight->toTensor().dim() < 3) return std::nullopt;
-  const auto sizes = weight->toTensor().sizes().slice(2);
-  return Numbers(sizes.begin(), sizes.end());
+  if (weight == nullptr) {
+    const auto numbers = numbers_of(find(op, arguments, "kernel_size"), rank, {});
+    return numbers ? std::optional(ir::Dims(numbers->begin(), numbers->end())) : std::nullopt;
+  }
+  if (!weight->isTensor()) return std::nullopt;
+  ir::Dims kernel;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const auto size = find_size(*weight, static_cast<std::int64_t>(i) + 2);
+    if (!size) return std::nullopt;
+    kernel.push_back(*size);
+  }
+  return kernel;
 }
 
 /// The number of dimensions that windows slide along, by the longest of the lists; zero: nobody says.
@@ -67,31 +77,40 @@ bool slides_windows(const c10::OperatorHandle& op) {
 }
 
 std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<const IValue> arguments,
-                                   const ir::Dims& sizes, std::vector<ir::Condition>& conditions) {
+                                   const ir::Dims& sizes, const FindSize& find_size,
+                                   std::vector<ir::Condition>& conditions) {
   const bool is_transposed = is_set(op, arguments, "transposed") ||
                              (find(op, arguments, "output_padding") != nullptr && !find(op, arguments, "transposed"));
   const std::size_t rank = rank_of(op, arguments);
   const bool rounds_up = is_set(op, arguments, "ceil_mode");
-  if (is_transposed || rank == 0 || rank > sizes.size()) return {};
-  const auto kernel = kernel_of(op, arguments, rank);
+  if (rank == 0 || rank > sizes.size()) return {};
+  const auto kernel = kernel_of(op, arguments, rank, find_size);
   if (!kernel || kernel->size() != rank) return {};
   const bool is_pool = find(op, arguments, "weight") == nullptr;
-  const auto stride = numbers_of(find(op, arguments, "stride"), rank, is_pool ? *kernel : Numbers(rank, 1));
+  Numbers usual_stride(rank, 1);
+  for (std::size_t i = 0; is_pool && i < rank; ++i) usual_stride[i] = (*kernel)[i].hint;
+  const auto stride = numbers_of(find(op, arguments, "stride"), rank, usual_stride);
   const auto padding = numbers_of(find(op, arguments, "padding"), rank, Numbers(rank, 0));
   const auto dilation = numbers_of(find(op, arguments, "dilation"), rank, Numbers(rank, 1));
-  if (!stride || !padding || !dilation) return {};
+  const auto more = numbers_of(find(op, arguments, "output_padding"), rank, Numbers(rank, 0));
+  if (!stride || !padding || !dilation || !more) return {};
   std::vector<ir::Dim> counts;
   for (std::size_t i = 0; i < rank; ++i) {
     if ((*stride)[i] < 1) return {};
-    const std::int64_t reach = (*dilation)[i] * ((*kernel)[i] - 1) + 1;
-    const ir::Dim room = sizes[sizes.size() - rank + i] + ir::Dim(2 * (*padding)[i] - reach);
+    const ir::Dim reach = ir::Dim((*dilation)[i]) * ((*kernel)[i] - ir::Dim(1)) + ir::Dim(1);
+    const ir::Dim& size = sizes[sizes.size() - rank + i];
+    if (is_transposed) {
+      counts.push_back((size - ir::Dim(1)) * ir::Dim((*stride)[i]) + reach + ir::Dim((*more)[i] - 2 * (*padding)[i]));
+      continue;
+    }
+    const ir::Dim room = size + ir::Dim(2 * (*padding)[i]) - reach;
     if (!rounds_up) {
       counts.push_back(ir::floor_divide(room, (*stride)[i]) + ir::Dim(1));
       continue;
     }
     const ir::Dim count = ir::floor_divide(room + ir::Dim((*stride)[i] - 1), (*stride)[i]) + ir::Dim(1);
     const ir::Dim begin = (count - ir::Dim(1)) * ir::Dim((*stride)[i]);
-    const ir::Dim end = sizes[sizes.size() - rank + i] + ir::Dim((*padding)[i]);
+    const ir::Dim end = size + ir::Dim((*padding)[i]);
     // The last window begins within the image, or within its padding on the left.
     const Compared is_within = compare_sizes(begin, SizeComparison::kLess, end);
     std::ranges::copy(is_within.conditions, std::back_inserter(conditions));

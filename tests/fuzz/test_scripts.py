@@ -169,7 +169,8 @@ def run_scripts(options: list[str], folder: pathlib.Path) -> dict[str, Any]:
 def test_random_scripts(part: int, tmp_path: pathlib.Path) -> None:
     first, end = (_SCRIPTS * number // _PARTS for number in (part, part + 1))
     seconds = _SECONDS / _PARTS
-    report = run_scripts(["--count", str(end - first), "--seed", str(_SEED + first), "--seconds", str(seconds)], tmp_path)
+    options = ["--count", str(end - first), "--seed", str(_SEED + first), "--seconds", str(seconds)]
+    report = run_scripts(options, tmp_path)
     assert report["scripts"] == end - first or report["seconds"] >= seconds
     if report["scripts"] < _SCRIPTS_THAT_TELL:
         return  # a slow machine: most of its time may have gone into making one failure smaller

@@ -860,3 +860,55 @@ def test_functions_in_c_that_write_a_number_to_a_list(insert: Callable[[list[int
         return items, [called(torch.ones(size), size * 2).sum().item() for size in (3, 4, 6, 5, 3)]
 
     assert run(True) == run(False)
+
+
+def _scaled(x: Tensor, *, rows: int, times: int) -> Tensor:
+    return x[:rows] * times
+
+
+def _unpacked(x: Tensor, given: Any) -> Tensor:
+    rows, weight, times = given
+    return x[:rows] * weight * times
+
+
+def _starred(x: Tensor, given: Any) -> Tensor:
+    rows, *rest = given
+    return x[:rows] * rest[1]
+
+
+def _in_a_loop(x: Tensor, given: Any) -> Tensor:
+    for each in given:
+        x = x * each
+    return x
+
+
+SPREAD: dict[str, tuple[Callable[[Tensor, Any], Tensor], Callable[[int], Any]]] = {
+    "arguments": (lambda x, sizes: x.expand(*sizes), lambda n: [n, 2, 20, 6]),
+    "arguments behind others": (lambda x, sizes: x.expand(3, *sizes), lambda n: (n, 20, 6)),
+    "a tuple behind others": (lambda x, given: x.expand(*given), lambda n: ((n, 20, 6),)),
+    "keywords": (lambda x, given: _scaled(x, **given), lambda n: {"rows": n, "times": n + 1}),
+    "keywords beside others": (lambda x, given: _scaled(x, rows=2, **given), lambda n: {"times": n + 1}),
+    "keywords of two": (lambda x, given: _scaled(x, **{"rows": 3, **given}), lambda n: {"times": n + 1}),
+    "a tuple unpacked": (_unpacked, lambda n: (n, torch.full((), 2.0), n + 1)),
+    "a list unpacked": (_unpacked, lambda n: [n, torch.full((), 2.0), n + 1]),
+    "a starred rest": (_starred, lambda n: (n, torch.full((), 2.0), n + 1)),
+    "a loop over a tuple": (_in_a_loop, lambda n: (n, torch.full((), 2.0), n + 1)),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_numbers_of_containers_that_are_spread(name: str) -> None:
+    function, make = SPREAD[name]
+    compiled = thunder.jit(function)
+    x = torch.randn(20, 6)
+    for n in (2, 3, 5, 4):
+        torch.testing.assert_close(compiled(x, make(n)), function(x, make(n)))
+    assert specializations(compiled) == 2
+
+
+def test_containers_that_are_spread_are_guarded() -> None:
+    compiled = thunder.jit(lambda x, given, options: sum(given, *options.values()) * x)
+    x = torch.ones(2)
+    for given, options in (([1.0], {}), ([1.0, 2.0], {}), ([1.0], {"start": 4.0}), ([1.0], {}), ([5.0], {})):
+        expected = sum(given, *options.values()) * x
+        torch.testing.assert_close(compiled(x, given, options), expected)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import functools
+import operator
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -250,3 +254,62 @@ def test_a_cache_that_grows_elsewhere_needs_no_other_trace() -> None:
         torch.testing.assert_close(compiled(X), X)
         factor(count)
     assert thunder.cache_misses(compiled) == 1
+
+
+def _add_metaclass(c: Callable[..., Any]) -> torch.Tensor:
+    class Calls(type):
+        def __call__(cls, *arguments: Any) -> Any:
+            return super().__call__(*arguments)
+
+    class Holder(metaclass=Calls):
+        def __init__(self, value: torch.Tensor) -> None:
+            self.value = value
+
+    held: torch.Tensor = Holder.__call__(c()).value
+    return held
+
+
+WAYS: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    "__call__": lambda c: c.__call__(3),
+    "__call__ of the type": lambda c: type(c).__call__(c, 3),
+    "methodcaller": lambda c: operator.methodcaller("__call__", 3)(c),
+    "default of a dict": lambda c: collections.defaultdict(c)["a"],
+    "iter": lambda c: next(iter(c, None)),
+    "context": lambda c: contextvars.copy_context().run(c, 3),
+    "partial": lambda c: functools.partial(c, 3)(),
+    "map": lambda c: next(map(c, [3])),
+    "metaclass": _add_metaclass,
+}
+if sys.version_info >= (3, 11):
+    WAYS["operator.call"] = lambda c: operator.call(c, 3)
+
+
+@FALLBACK
+@pytest.mark.parametrize("way", WAYS)
+def test_memoized_functions_that_c_calls(way: str) -> None:
+    runs = []
+    for compile_it in (False, True):
+        cached = functools.lru_cache(lambda n=3: torch.full((3,), 2.0) * n)
+
+        def program(x: torch.Tensor, cached: Any = cached) -> Any:
+            return x * WAYS[way](cached)
+
+        called = thunder.jit(program) if compile_it else program
+        run: list[Any] = []
+        for call in range(4):
+            run.append(called(X).tolist())
+            if call == 1:
+                cached.cache_clear()
+        runs.append([*run, cached().tolist(), str(cached.cache_info())])
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, functools.partial], ids=["itself", "partial"])
+def test_a_memoized_function_that_is_compiled_runs_in_eager(wrap: Callable[[Any], Any]) -> None:
+    cached = functools.lru_cache(lambda x: x * 2)
+    compiled = thunder.jit(wrap(cached))
+    with pytest.warns(EagerFallbackWarning, match="lru_cache"):
+        result = compiled(X)
+    assert compiled(X) is result
+    assert cached(X) is result
+    assert result.tolist() == (X * 2).tolist()

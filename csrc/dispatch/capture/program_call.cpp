@@ -8,6 +8,8 @@
 #include "dispatch/python/backward_module.h"
 #include "dispatch/python/source_files.h"
 #include "interpreter/loop/interpret.h"
+#include "interpreter/python/memoized.h"
+#include "interpreter/python/object_parts.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -66,7 +68,28 @@ bool ProgramCall::admit_arguments() {
   return true;
 }
 
+namespace {
+
+/// What a `functools.partial` or a bound method calls in the end.
+py::Ref innermost(py::Ref callable) {
+  while (callable && (interpreter::is_partial(callable.get()) || PyMethod_Check(callable.get()))) {
+    const char* part = PyMethod_Check(callable.get()) ? "__func__" : "func";
+    callable = py::Ref::steal(PyObject_GetAttrString(callable.get(), part));
+  }
+  return callable;
+}
+
+}  // namespace
+
 py::Ref ProgramCall::run() {
+  const py::Ref called = innermost(py::Ref::share(callable_));
+  if (!called) return nullptr;
+  if (interpreter::is_memoized(called.get())) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: the function keeps its results (functools.lru_cache); compile what it caches: "
+                    "lru_cache(thunder.jit(f))");
+    return nullptr;
+  }
   const py::Ref code = code_of(callable_);
   const int flags = code ? reinterpret_cast<const PyCodeObject*>(code.get())->co_flags : 0;
   if ((flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) != 0) {

@@ -172,7 +172,7 @@ THUNDER_INLINE Step call_with_spread(Machine& m, int argument, int callable_dept
   PyObject* result = nullptr;
   bool is_ready = true;
   if constexpr (kObserved) {
-    is_ready = (PyTuple_CheckExact(arguments) || observed_get_iterator(*m.observer, arguments)) &&
+    is_ready = (PyTuple_CheckExact(arguments) || observed_spread(*m.observer, &arguments)) &&
                (keywords == nullptr || PyDict_CheckExact(keywords) || observed_get_iterator(*m.observer, keywords));
   }
   if (is_ready && normalize_spread(callable, &arguments, &keywords) == 0)

@@ -105,7 +105,7 @@ THUNDER_HANDLER(map_add) {
 THUNDER_HANDLER(list_extend) {
   PyObject* iterable = m.pop();
   bool allowed = true;
-  if constexpr (kObserved) allowed = observed_get_iterator(*m.observer, iterable);
+  if constexpr (kObserved) allowed = observed_spread(*m.observer, &iterable);
   PyObject* done = allowed ? _PyList_Extend(reinterpret_cast<PyListObject*>(m.peek(argument)), iterable) : nullptr;
   if (done == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr &&
       !PySequence_Check(iterable))
@@ -132,7 +132,7 @@ THUNDER_HANDLER(set_update) {
 THUNDER_HANDLER(dict_update) {
   PyObject* mapping = m.pop();
   bool done = true;
-  if constexpr (kObserved) done = observed_examine(*m.observer, mapping, Aspect::kContents);
+  if constexpr (kObserved) done = observed_spread_mapping(*m.observer, &mapping);
   if (done && PyDict_Update(m.peek(argument), mapping) < 0) {
     done = false;
     if (PyErr_ExceptionMatches(PyExc_AttributeError))
@@ -147,7 +147,7 @@ template <bool kObserved>
 THUNDER_INLINE Step merge_keywords(Machine& m, int argument, int callable_depth) {
   PyObject* mapping = m.pop();
   bool done = true;
-  if constexpr (kObserved) done = observed_examine(*m.observer, mapping, Aspect::kContents);
+  if constexpr (kObserved) done = observed_spread_mapping(*m.observer, &mapping);
   if (done && _PyDict_MergeEx(m.peek(argument), mapping, 2) < 0) {
     done = false;
     explain_keyword_error(m.peek(callable_depth + argument), mapping);
@@ -167,7 +167,7 @@ THUNDER_HANDLER(unpack_sequence) {
   if (!kObserved && (is_tuple || PyList_CheckExact(sequence)) && PySequence_Fast_GET_SIZE(sequence) == argument) {
     PyObject** items = PySequence_Fast_ITEMS(sequence);
     for (int i = argument; i-- > 0;) m.push(Py_NewRef(items[i]));
-  } else if (unpack_iterable(sequence, argument, -1, m.sp + argument, kObserved ? m.observer : nullptr)) {
+  } else if (unpack_iterable(&sequence, argument, -1, m.sp + argument, kObserved ? m.observer : nullptr)) {
     m.sp += argument;
   } else {
     step = Step::kError;
@@ -181,7 +181,7 @@ THUNDER_HANDLER(unpack_ex) {
   const int after = argument >> 8;
   PyObject* sequence = m.pop();
   const int total = before + 1 + after;
-  const bool done = unpack_iterable(sequence, before, after, m.sp + total, kObserved ? m.observer : nullptr);
+  const bool done = unpack_iterable(&sequence, before, after, m.sp + total, kObserved ? m.observer : nullptr);
   Py_DECREF(sequence);
   if (!done) return Step::kError;
   m.sp += total;

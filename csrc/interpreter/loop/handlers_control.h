@@ -75,7 +75,9 @@ THUNDER_HANDLER(jump_if_false_or_pop) { return jump_if_or_pop<kObserved>(m, argu
 
 THUNDER_HANDLER(get_iter) {
   if constexpr (kObserved)
-    if (!observed_get_iterator(*m.observer, m.top())) return Step::kError;
+    if (!(PyTuple_CheckExact(m.top()) ? observed_spread(*m.observer, m.sp - 1)
+                                      : observed_get_iterator(*m.observer, m.top())))
+      return Step::kError;
   return m.replace_top(PyObject_GetIter(m.top()));
 }
 

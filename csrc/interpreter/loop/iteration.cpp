@@ -63,8 +63,9 @@ bool unpack_rest(PyObject* iterator, int before, int after, PyObject**& slot, Ob
 
 }  // namespace
 
-bool unpack_iterable(PyObject* iterable, int before, int after, PyObject** top, Observer* observer) {
-  if (observer != nullptr && !observed_get_iterator(*observer, iterable)) return false;
+bool unpack_iterable(PyObject** taken, int before, int after, PyObject** top, Observer* observer) {
+  if (observer != nullptr && !observed_spread(*observer, taken)) return false;
+  PyObject* const iterable = *taken;
   const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
   if (!iterator) {
     if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable))

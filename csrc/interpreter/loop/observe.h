@@ -54,6 +54,9 @@ PyObject* observed_next_value(Observer& observer, PyObject* iterator, PyObject* 
 bool observed_advance(Observer& observer, PyObject* iterator);
 /// `iterable` is about to be iterated over.
 bool observed_get_iterator(Observer& observer, PyObject* iterable);
+/// The program takes all values out of `*iterable` or `*mapping`, which becomes what it takes them from.
+bool observed_spread(Observer& observer, PyObject** iterable);
+bool observed_spread_mapping(Observer& observer, PyObject** mapping);
 /// Tells the observer that special methods, by their names, are looked up in the class of `object`.
 void observed_look_up(Observer& observer, PyObject* object, const char* names);
 /// A key of a dict or a member of a set that is hashed and compared with those that are there.

@@ -344,4 +344,20 @@ bool observed_get_iterator(Observer& observer, PyObject* iterable) {
   return examine_contents(observer, iterable);
 }
 
+static bool spread_exact(Observer& observer, PyObject** container) {
+  PyObject* taken = observer.spread(*container);
+  if (taken != nullptr) Py_SETREF(*container, taken);
+  return taken != nullptr;
+}
+
+bool observed_spread(Observer& observer, PyObject** iterable) {
+  const bool is_sequence = PyTuple_CheckExact(*iterable) || PyList_CheckExact(*iterable);
+  return is_sequence ? spread_exact(observer, iterable) : observed_get_iterator(observer, *iterable);
+}
+
+bool observed_spread_mapping(Observer& observer, PyObject** mapping) {
+  return PyDict_CheckExact(*mapping) ? spread_exact(observer, mapping)
+                                     : observed_examine(observer, *mapping, Aspect::kContents);
+}
+
 }  // namespace thunder::interpreter

@@ -78,6 +78,10 @@ class Observer {
   virtual bool examine_presence(PyObject* owner, PyObject* key) = 0;
   /// The program depends on an aspect of `owner`.
   virtual bool examine(PyObject* owner, Aspect aspect) = 0;
+  /// The program takes everything out of an exact list, tuple or dict: a new reference to one with what it gets.
+  virtual PyObject* spread(PyObject* container) {
+    return examine(container, Aspect::kContents) ? Py_NewRef(container) : nullptr;
+  }
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
   /// The program depends on which object this is, or which ones are in this container: it is hashed or compared.

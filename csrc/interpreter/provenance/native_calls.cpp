@@ -11,6 +11,7 @@
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/memoized.h"
+#include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -78,6 +79,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
+  if (const int status = call_called(call, result); status != 0) return status;
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
@@ -114,6 +116,30 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
   return *result == nullptr ? -1 : 1;
 }
 
+// `f.__call__(x)`, `type(f).__call__(f, x)`, `operator.call(f, x)`.
+int NativeCalls::call_called(const VectorCall& call, PyObject** result) {
+  static PyObject* const special = PyUnicode_InternFromString("__call__");
+  static const void* const of_operator = [] {
+    const py::Ref module = py::Ref::steal(py::import_module("_operator"));
+    const py::Ref function = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "call") : nullptr);
+    PyErr_Clear();  // Python 3.10 has none
+    return function ? native_identity(function.get()) : nullptr;
+  }();
+  const MethodWrapper* wrapper = method_wrapper(call.callable);
+  const bool is_descriptor = Py_TYPE(call.callable) == &PyWrapperDescr_Type;
+  const bool is_operator = of_operator != nullptr && native_identity(call.callable) == of_operator;
+  if (wrapper == nullptr && (call.count == 0 || !(is_descriptor || is_operator))) return 0;
+  PyObject* called = wrapper != nullptr ? wrapper->self : call.arguments[0];
+  PyObject* method = wrapper != nullptr ? reinterpret_cast<PyObject*>(wrapper->descriptor) : call.callable;
+  // A metaclass calls that of its base.
+  if (!is_operator && _PyType_Lookup(Py_TYPE(called), special) != method) return 0;
+  const py::Ref function = interpreted_call(called);
+  const std::size_t skipped = wrapper != nullptr ? 0 : 1;
+  if (!function) return -1;
+  *result = PyObject_Vectorcall(function.get(), call.arguments + skipped, call.count - skipped, call.names);
+  return status_of(*result);
+}
+
 // A method that was taken from a tensor outside of the trace: `m = x.add_`.
 int NativeCalls::call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result) {
   const bool is_bound = native.self != nullptr && native.count == call.count;
@@ -137,15 +163,15 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
   return has_real_tensors ? call_with_trace_tensors(call, result) : 0;
 }
 
-// Methods in C of objects from outside change what nobody sees when C calls them, and functions such as `getattr` read
-// it; alone or in a `functools.partial`.
+// Methods in C of objects from outside change what nobody sees when C calls them, functions such as `getattr` read it,
+// and those under `functools.lru_cache` keep what they give; alone or in a `functools.partial`.
 py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
   if (py::Ref getter = interpreted_getter(callable)) return getter;
   const auto is_method = [this](PyObject* function) {
     PyObject* self = PyCFunction_Check(function) ? PyCFunction_GET_SELF(function) : nullptr;
     return self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && state_.provenance.find(self) != nullptr;
   };
-  if (is_method(callable)) return is_called ? py::Ref() : interpreted_call(callable);
+  if (is_method(callable) || is_memoized(callable)) return is_called ? py::Ref() : interpreted_call(callable);
   if (!is_partial(callable)) return nullptr;
   const py::Ref function = py::Ref::steal(PyObject_GetAttrString(callable, "func"));
   if (!function) return PyErr_Clear(), nullptr;

@@ -164,6 +164,35 @@ PyObject* Tracker::read_item(PyObject* owner, PyObject* key, PyObject* value) {
   return nullptr;
 }
 
+PyObject* Tracker::spread(PyObject* container) {
+  if (state_.provenance.find(container) == nullptr) return Py_NewRef(container);
+  if (state_.journal.find(container) != nullptr) return Observer::spread(container);
+  if (!reads_.examine(container, PyDict_Check(container) ? Aspect::kKeys : Aspect::kLength)) return nullptr;
+  bool is_changed = false;
+  const auto get = [&](PyObject* key, PyObject* value) {
+    PyObject* seen = read_item(container, key, Py_NewRef(value));
+    is_changed = is_changed || seen != value;
+    return py::Ref::steal(seen);
+  };
+  if (PyDict_Check(container)) {
+    const py::Ref copy = py::Ref::steal(PyDict_Copy(container));
+    PyObject *key, *value;
+    for (Py_ssize_t position = 0; copy && PyDict_Next(container, &position, &key, &value) != 0;) {
+      const py::Ref seen = get(key, value);
+      if (!seen || PyDict_SetItem(copy.get(), key, seen.get()) < 0) return nullptr;
+    }
+    return copy ? Py_NewRef(is_changed ? copy.get() : container) : nullptr;
+  }
+  const py::Ref items = py::Ref::steal(PySequence_List(container));
+  for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items.get()); ++i) {
+    const py::Ref index = py::Ref::steal(PyLong_FromSsize_t(i));
+    py::Ref seen = index ? get(index.get(), PyList_GET_ITEM(items.get(), i)) : py::Ref();
+    if (!seen || PyList_SetItem(items.get(), i, seen.release()) < 0) return nullptr;
+  }
+  if (!items || !is_changed) return items ? Py_NewRef(container) : nullptr;
+  return PyTuple_Check(container) ? PyList_AsTuple(items.get()) : Py_NewRef(items.get());
+}
+
 bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   parts_.note_write(kind);
   reads_.enter_unread(owner);

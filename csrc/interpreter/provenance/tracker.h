@@ -57,6 +57,7 @@ class Tracker final : public Observer {
   int set_item(PyObject* owner, PyObject* key, PyObject* value) override {
     return state_.hooks.set_item(owner, key, value);
   }
+  PyObject* spread(PyObject* container) override;
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override {
     return tensors_.operand(value, other, is_key);
   }
