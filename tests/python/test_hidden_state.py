@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import enum
+import functools
 import itertools
+import operator
 import re
 import weakref
 from collections.abc import Callable
@@ -221,6 +224,61 @@ def subclasses() -> Program:
     return f, lambda: made.append(type("Derived", (Base,), {})), lambda: len(made)
 
 
+def static_method_in_c() -> Program:
+    items, table = [1.0], {"k": 2.0}
+
+    class Append:
+        __call__ = staticmethod(items.append)
+
+    class Get:
+        __call__ = staticmethod(table.get)
+
+    append, get = Append(), Get()
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        append(3.0)
+        items.append.__call__(1.0)
+        return x * len(items) * get("k") * operator.methodcaller("__call__", "k")(table.get)
+
+    return f, lambda: table.update(k=table["k"] + 1), lambda: (list(items), dict(table))
+
+
+def slots_behind_super() -> Program:
+    class Slotted:
+        __slots__ = ("weight",)
+
+    class Derived(Slotted):
+        def read(self) -> Any:
+            return super().weight
+
+        @property
+        def weight(self) -> Any:
+            return super().weight * 2
+
+        @weight.setter
+        def weight(self, value: Any) -> None:
+            Slotted.weight.__set__(self, value)
+
+    item = Derived()
+    item.weight = 2.0
+    return lambda x: x * item.read() * item.weight, lambda: setattr(item, "weight", item.read() + 1), item.read
+
+
+class Pair(collections.namedtuple("Pair", "first second")):
+    @property
+    def first(self) -> Any:
+        return super().first * 2
+
+
+def fields_behind_super() -> Program:
+    held = [Pair(torch.ones(2), 3.0)]
+    return (
+        lambda x: x * held[0].first + held[0].second,
+        lambda: held.__setitem__(0, Pair(held[0].first + 1, held[0].second + 1)),
+        lambda: held[0].first.tolist(),
+    )
+
+
 PROGRAMS = {
     **{each.__name__: of_holder(each) for each in (in_tuple, in_list_of_tuples, in_set, as_key, as_default)},
     **{each.__name__: of_holder(each) for each in (as_property, in_enum)},
@@ -231,6 +289,7 @@ PROGRAMS = {
     **{each.__name__: each for each in (settings_by_attribute, items_deleted_by_method, property_by_functions_in_c)},
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
     **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses)},
+    **{each.__name__: each for each in (static_method_in_c, slots_behind_super, fields_behind_super)},
 }
 
 
@@ -263,3 +322,160 @@ def test_functions_that_the_program_makes_are_its_own() -> None:
     assert [each.tolist() for each in second] == [[4.0, 4.0], [6.0, 6.0]]
     assert first is not second
     assert thunder.cache_misses(compiled) == 1
+
+
+@pytest.mark.parametrize("name", ["mul", "__mul__", "add_", "__radd__"])
+@pytest.mark.parametrize("wrap", [lambda f: f, functools.partial], ids=["itself", "partial"])
+def test_methods_of_tensors_that_are_compiled(name: str, wrap: Callable[[Any], Any]) -> None:
+    found, runs = [], []
+    for compile_it in (False, True):
+        x = torch.full((3,), 3.0, requires_grad=True)
+        tensor = x * 1 if name == "add_" else x
+        method = wrap(getattr(tensor, name))
+        called = thunder.jit(method) if compile_it else method
+        first = called(2.0)
+        with torch.no_grad():
+            tensor.mul_(2.0)
+        second = called(2.0)
+        runs.append([first.tolist(), second.tolist(), second is tensor, tensor.tolist()])
+        if name != "add_":
+            second.sum().backward()
+            found.append(x.grad.tolist())
+    assert runs[0] == runs[1]
+    assert found == found[:1] * len(found)
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_methods_of_containers_that_are_compiled() -> None:
+    items: list[int] = []
+    append, get = thunder.jit(items.append), thunder.jit({"k": 2}.__getitem__)
+    for number in range(3):
+        append(number)
+        assert get("k") == 2
+    assert items == [0, 1, 2]
+
+
+class Value:
+    v = 2.0
+
+
+def of_container(make: Callable[[], Any], call: Any, change: Callable[[Any], Any]) -> Callable[[], Any]:
+    """A callable in C that looks into a container, which changes between two calls."""
+
+    def arguments() -> Any:
+        held = make()
+        return call, [(held,), lambda: change(held), (held,), (held,)]
+
+    return arguments
+
+
+def method_of_dict() -> Any:
+    table = {"k": 1.0}
+    return table.get, [("k",), lambda: table.update(k=2.0), ("k",)]
+
+
+def attribute_by_name() -> Any:
+    item = Value()
+    return getattr, [(item, "v"), lambda: setattr(item, "v", 3.0), (item, "v")]
+
+
+def next_by_method() -> Any:
+    return iter([1, 2, 3]).__next__, [(), (), (), ()]
+
+
+X = torch.arange(6.0).reshape(2, 3)
+CALLABLES: dict[str, Callable[[], Any]] = {
+    "torch.sum": lambda: (torch.sum, [(X, [0]), (X, [1]), (X, [0])]),
+    "torch.reshape": lambda: (torch.reshape, [(X, [3, 2]), (X, [6])]),
+    "view": lambda: (X.view, [([3, 2],), ([6],)]),
+    "torch.tensor": lambda: (torch.tensor, [([1.0, 2.0],), ([3.0],)]),
+    "torch.einsum": lambda: (torch.einsum, [("ij,kj->ik", X, X), ("ij,kj->ij", X, X)]),
+    "sorted": lambda: (sorted, [([2, 1],), ([3, 2, 1],)]),
+    "len": of_container(lambda: [1], len, lambda items: items.append(1)),
+    "attrgetter": of_container(Value, operator.attrgetter("v"), lambda item: setattr(item, "v", 5.0)),
+    **{each.__name__: each for each in (method_of_dict, attribute_by_name, next_by_method)},
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", CALLABLES)
+def test_functions_in_c_that_are_compiled(name: str) -> None:
+    runs = []
+    for compile_it in (False, True):
+        function, steps = CALLABLES[name]()
+        called = thunder.jit(function) if compile_it else function
+        run = []
+        for step in steps:
+            if callable(step):
+                step()
+                continue
+            try:
+                result = called(*step)
+            except StopIteration:
+                result = "StopIteration"
+            run.append(result.tolist() if isinstance(result, torch.Tensor) else result)
+        runs.append(run)
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("where", ["outside", "inside", "input"])
+def test_hooks_in_c_get_gradients(where: str) -> None:
+    runs = []
+    for compile_it in (False, True):
+        found: list[torch.Tensor] = []
+
+        def f(x: torch.Tensor, found: Any = found) -> torch.Tensor:
+            y = x * x
+            (x if where == "input" else y).register_hook(found.append)
+            if where == "inside":
+                (y * y).sum().backward()
+            return y * y
+
+        called = thunder.jit(f) if compile_it else f
+        for size in (1.0, 2.0, 3.0):
+            x = torch.full((2,), size, requires_grad=True)
+            result = called(x)
+            if where != "inside":
+                result.sum().backward()
+        runs.append([each.tolist() for each in found])
+    assert runs[0] == runs[1]
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(context: Any, cotangent: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return cotangent * (2.0 if cotangent.requires_grad else 3.0)
+
+
+def _hooked(tell: Callable[[torch.Tensor], bool]) -> Callable[[torch.Tensor], torch.Tensor]:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * x
+        y.register_hook(lambda g: g * (2.0 if tell(g) else 3.0))
+        return y * y
+
+    return f
+
+
+BACKWARDS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "requires_grad": _hooked(lambda g: g.requires_grad),
+    "grad_fn": _hooked(lambda g: g.grad_fn is not None),
+    "is_leaf": _hooked(lambda g: not g.is_leaf),
+    "is_grad_enabled": _hooked(lambda g: torch.is_grad_enabled()),
+    "Function": lambda x: _Doubled.apply(x * x) ** 2,
+}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("name", BACKWARDS)
+def test_backwards_that_ask_whether_they_make_a_graph(name: str, *, create_graph: bool) -> None:
+    function = BACKWARDS[name]
+    gradients = []
+    for called in (function, thunder.jit(function)):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        gradients.append(torch.autograd.grad(called(x).sum(), x, create_graph=create_graph)[0].tolist())
+    assert gradients[0] == gradients[1]

@@ -21,7 +21,9 @@
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/interpret.h"
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/python/slots.h"
 #include "ir/symbol_values.h"
 #include "tracer/python_function.h"
 #include "tracer/trace_node.h"
@@ -57,6 +59,11 @@ bool interpret(std::function<void()> function, interpreter::Tracker& tracker) {
   return static_cast<bool>(py::Ref::steal(interpreter::interpret(callable.get(), none.get(), nullptr, &tracker)));
 }
 
+bool is_in_c(PyObject* callable) {
+  return PyCallable_Check(callable) != 0 && !PyFunction_Check(callable) && !PyMethod_Check(callable) &&
+         !interpreter::is_python_class(Py_TYPE(callable));
+}
+
 bool is_released(Node& node) {
   const tracer::TraceNode* own = tracer::as_trace_node(&node);
   return own != nullptr && own->is_released();
@@ -69,8 +76,17 @@ int GradientHooks::register_hook(const char* method, PyObject* function, PyObjec
   // Who is told of the call first calls it itself then.
   if (count == 0 || !is_tensor(arguments[0]) || is_told_of_operations(arguments[0])) return 0;
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
+  // What a hook in C does (`list.append`) is observed where a function in Python calls it.
+  std::vector<PyObject*> given(arguments, arguments + count + (names == nullptr ? 0 : PyTuple_GET_SIZE(names)));
+  py::Ref observed;
+  for (std::size_t i = 1; i < given.size(); ++i) {
+    if (!is_in_c(given[i])) continue;
+    observed = interpreter::interpreted_call(given[i]);
+    if (!observed) return -1;
+    given[i] = observed.get();
+  }
   const interpreter::NativeScope native;  // it counts hooks in a global
-  *result = PyObject_Vectorcall(function, arguments, count, names);
+  *result = PyObject_Vectorcall(function, given.data(), count, names);
   if (*result == nullptr) return -1;
   if (!tracer::is_trace_tensor(tensor)) return 1;
   const bool is_outside = recorder_.tensors.real_behind(tensor).defined();

@@ -8,6 +8,7 @@
 #include "dispatch/python/backward_module.h"
 #include "dispatch/python/source_files.h"
 #include "interpreter/loop/interpret.h"
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/python/memoized.h"
 #include "interpreter/python/object_parts.h"
 
@@ -79,6 +80,13 @@ py::Ref innermost(py::Ref callable) {
   return callable;
 }
 
+/// Whether calling it runs a function in Python at once, all of which is observed.
+bool is_in_python(PyObject* callable) {
+  static PyObject* const call = PyUnicode_InternFromString("__call__");
+  PyObject* method = PyFunction_Check(callable) ? callable : _PyType_Lookup(Py_TYPE(callable), call);
+  return method != nullptr && PyFunction_Check(method);
+}
+
 }  // namespace
 
 py::Ref ProgramCall::run() {
@@ -99,6 +107,12 @@ py::Ref ProgramCall::run() {
   }
   const py::Ref apply = loaded_function("torch.autograd", "Function.apply.__func__");
   const bool is_apply = PyMethod_Check(callable_) && PyMethod_GET_FUNCTION(callable_) == apply.get();
+  if (!is_apply && !is_in_python(called.get())) {
+    tracker_.admit_constant(callable_, interpreter::describe(callable_));
+    const py::Ref function = interpreter::interpreted_call(callable_);
+    if (!function) return nullptr;
+    return py::Ref::steal(interpreter::interpret(function.get(), positional_.get(), keywords_.get(), &tracker_));
+  }
   if (!is_apply) {
     return py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
   }

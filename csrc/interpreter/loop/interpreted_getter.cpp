@@ -84,14 +84,25 @@ py::Ref parameters_of(py::Borrowed getter) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a special method of a class in Python is a method in C by another name, or a function in C.
+bool is_alias(PyObject* method, py::Borrowed special) {
+  if (method == nullptr) return false;
+  if (Py_TYPE(method) == &PyStaticMethod_Type) return true;
+  const bool is_method = Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type;
+  return is_method ? PyUnicode_Compare(PyDescr_NAME(method), special) != 0 : PyCFunction_Check(method);
+}
+
+}  // namespace
+
 py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special) {
   PyTypeObject* type = Py_TYPE(owner);
-  if (!is_python_class(type)) return nullptr;
-  PyObject* method = _PyType_Lookup(type, special);
-  const bool is_in_c =
-      method != nullptr && (Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type);
-  if (!is_in_c || PyUnicode_Compare(PyDescr_NAME(method), special) == 0) return nullptr;
-  const py::Ref bound = py::Ref::steal(Py_TYPE(method)->tp_descr_get(method, owner, reinterpret_cast<PyObject*>(type)));
+  PyObject* method = is_python_class(type) ? _PyType_Lookup(type, special) : nullptr;
+  if (!is_alias(method, special)) return nullptr;
+  const descrgetfunc bind = Py_TYPE(method)->tp_descr_get;
+  const py::Ref bound =
+      bind == nullptr ? py::Ref::share(method) : py::Ref::steal(bind(method, owner, reinterpret_cast<PyObject*>(type)));
   if (!bound) return PyErr_Clear(), nullptr;
   return interpreted_call(bound.get());
 }

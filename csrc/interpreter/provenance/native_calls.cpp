@@ -112,6 +112,7 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
   static PyObject* const special = PyUnicode_InternFromString("__call__");
   const py::Ref method = interpreted_alias(call.callable, special);
   if (!method) return 0;
+  reads_.record_type_attribute(Py_TYPE(call.callable), special);
   *result = PyObject_Vectorcall(method.get(), call.arguments, call.count, call.names);
   return *result == nullptr ? -1 : 1;
 }
@@ -145,6 +146,7 @@ int NativeCalls::call_tensor_method(const VectorCall& call, const NativeCall& na
   const bool is_bound = native.self != nullptr && native.count == call.count;
   if (!is_bound || !is_real_tensor(native.self, state_.hooks)) return 0;
   const py::Ref traced = py::Ref::steal(tensors_.present(Py_NewRef(native.self)));
+  if (const Node* node = state_.provenance.find(native.self)) reads_.parts().note(*node, native.self);
   const py::Ref name = py::Ref::steal(PyObject_GetAttrString(call.callable, "__name__"));
   const py::Ref method = py::Ref::steal(traced && name ? PyObject_GetAttr(traced.get(), name.get()) : nullptr);
   return method ? call_seen({method.get(), call.arguments, call.count, call.names}, result) : -1;

@@ -290,10 +290,10 @@ void Reads::enter_hidden_parts(Node& node) {
   };
   if (PyFunction_Check(object)) return enter_function(node);
   if (PyMethod_Check(object)) return enter({"__func__", "__self__"});
-  const bool is_bound_in_c = PyCFunction_Check(object) && PyCFunction_GET_SELF(object) != nullptr;
-  if (is_bound_in_c || method_wrapper(object) != nullptr) {
-    if (!node.is_constant()) enter({"__self__", "__name__"});
-    return;
+  PyObject* const self = PyCFunction_Check(object) ? PyCFunction_GET_SELF(object) : nullptr;
+  if (self != nullptr || method_wrapper(object) != nullptr) {
+    const bool is_free = self != nullptr && (PyModule_Check(self) || PyType_Check(self));
+    return is_free && node.is_constant() ? void() : enter({"__self__", "__name__"});
   }
   if (Py_TYPE(object) == &PySuper_Type) return enter({"__thisclass__", "__self__", "__self_class__"});
   if (PyObject* mapping = mapping_behind(object)) {

@@ -63,7 +63,13 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
       break;
     case AttributeSource::kDescriptor:
-      if (state_.hooks.is_traced(owner)) return tensors_.read_tensor_attribute(owner, name, value);
+      if (state_.hooks.is_traced(owner)) {
+        // A gradient has a history where a backward makes a graph.
+        if (is_spelled(name, "requires_grad") || is_spelled(name, "grad_fn") || is_spelled(name, "is_leaf")) {
+          parts_.note_grad_mode();
+        }
+        return tensors_.read_tensor_attribute(owner, name, value);
+      }
       reads_.record_descriptor(owner, name, value);
       break;
     case AttributeSource::kComputed:
