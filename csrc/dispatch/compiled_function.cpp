@@ -23,6 +23,7 @@
 #include "dispatch/python/gil.h"
 #include "dispatch/python/trace_object.h"
 #include "dispatch/python/trace_passes.h"
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/traces/guard_trace.h"
 #include "runtime/memory_pool.h"
 #include "runtime/partial_gradients.h"
@@ -66,7 +67,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, std::size_t flagged_c
   // Called by native code in the middle of a trace: the program is part of that trace.
   if (is_tracing()) {
     if (!belongs_to_trace(compiled)) return refuse_inside(compiled.module);
-    return PyObject_Vectorcall(compiled.callable, arguments, flagged_count, names);
+    return interpreter::call_from_c(compiled.callable, arguments, flagged_count, names);
   }
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
   const py::Ref alive = py::Ref::share(self);

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -479,3 +480,78 @@ def test_backwards_that_ask_whether_they_make_a_graph(name: str, *, create_graph
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         gradients.append(torch.autograd.grad(called(x).sum(), x, create_graph=create_graph)[0].tolist())
     assert gradients[0] == gradients[1]
+
+
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2))
+        self.calls, self.seen = 0, []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.total += x.mean(0)
+        self.seen.append(x.sum())
+        self.last = x * self.calls
+        return x + self.total
+
+
+AROUND: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "itself": lambda inner: inner,
+    "Sequential": lambda inner: torch.nn.Sequential(inner),
+    "function": lambda inner: lambda x: inner(x) * 1,
+    "partial": functools.partial,
+    "forward": lambda inner: inner.forward,
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_state_of_a_compiled_module_in_what_is_compiled(around: str) -> None:
+    runs = []
+    for compile_it in (lambda f: f, thunder.jit):
+        module = Counting()
+        outer = compile_it(AROUND[around](compile_it(module)))
+        run: list[Any] = [outer(torch.full((3, 2), size)).tolist() for size in (1.0, 2.0, 3.0)]
+        run += [module.calls, module.total.tolist(), [each.item() for each in module.seen], module.last.tolist()]
+        runs.append([*run, module(torch.ones(3, 2)).tolist()])
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        *AROUND.values(),
+        lambda inner: lambda x: next(map(inner, [x])),
+        lambda inner: lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False),
+    ],
+    ids=[*AROUND, "map", "checkpoint"],
+)
+def test_settings_of_a_compiled_module_in_what_is_compiled(around: Any) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())
+    outer = thunder.jit(around(thunder.jit(module)))
+    x = torch.ones(3, 4)
+    outer(x)
+    module.eval()
+    torch.testing.assert_close(outer(x), module(x))
+    module[0].weight = torch.nn.Parameter(torch.ones(4, 4))
+    torch.testing.assert_close(outer(x), module(x))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_memory_of_an_array_that_flat_shows() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    kept = array.flat
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        array.T.flat[1] = array.flat[1] + 1
+        return x * array.flat[0] * kept[2] + float(array.flat[:2].sum())
+
+    compiled, runs = thunder.jit(f), []
+    for function in (f, compiled):
+        array[:] = np.arange(6.0).reshape(2, 3)
+        run = []
+        for _ in range(3):
+            run.append(function(torch.ones(2)).tolist())
+            array[0, 0] += 1
+        runs.append([*run, array.tolist()])
+    assert runs[0] == runs[1]

@@ -107,19 +107,20 @@ py::Ref ProgramCall::run() {
   }
   const py::Ref apply = loaded_function("torch.autograd", "Function.apply.__func__");
   const bool is_apply = PyMethod_Check(callable_) && PyMethod_GET_FUNCTION(callable_) == apply.get();
-  if (!is_apply && !is_in_python(called.get())) {
+  if (is_apply) {
+    const py::Ref in_python = python_backward_function("call");
+    const py::Ref arguments = py::Ref::steal(PyTuple_Pack(3, callable_, positional_.get(), keywords_.get()));
+    if (!arguments) return nullptr;
+    return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
+  }
+  py::Ref function = py::Ref::share(callable_);
+  if (!is_in_python(called.get())) {
+    // What it reads and writes is observed where a function in Python calls it.
     tracker_.admit_constant(callable_, interpreter::describe(callable_));
-    const py::Ref function = interpreter::interpreted_call(callable_);
+    function = interpreter::interpreted_call(callable_);
     if (!function) return nullptr;
-    return py::Ref::steal(interpreter::interpret(function.get(), positional_.get(), keywords_.get(), &tracker_));
   }
-  if (!is_apply) {
-    return py::Ref::steal(interpreter::interpret(callable_, positional_.get(), keywords_.get(), &tracker_));
-  }
-  const py::Ref in_python = python_backward_function("call");
-  const py::Ref arguments = py::Ref::steal(PyTuple_Pack(3, callable_, positional_.get(), keywords_.get()));
-  if (!arguments) return nullptr;
-  return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
+  return py::Ref::steal(interpreter::interpret(function.get(), positional_.get(), keywords_.get(), &tracker_));
 }
 
 ir::SourceLocation ProgramCall::definition(ir::TraceContext& context) const {

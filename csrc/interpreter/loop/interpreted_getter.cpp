@@ -1,8 +1,12 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/loop/interpreted_getter.h"
 
 #include <array>
 
+#include "interpreter/loop/context.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/loop/observer.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -116,6 +120,14 @@ py::Ref interpreted_call(py::Borrowed function) {
   py::Ref result = py::Ref::steal(PyObject_CallOneArg(all().forward.get(), function));
   if (!result) PyErr_Clear();
   return result;
+}
+
+PyObject* call_from_c(PyObject* callable, PyObject* const* arguments, std::size_t flagged_count, PyObject* names) {
+  Observer* observer = current_context == nullptr ? nullptr : current_context->observer;
+  if (observer == nullptr) return PyObject_Vectorcall(callable, arguments, flagged_count, names);
+  observer->admit(callable);
+  const py::Ref function = interpreted_call(callable);
+  return function ? PyObject_Vectorcall(function.get(), arguments, flagged_count, names) : nullptr;
 }
 
 py::Ref interpreted_iterator(py::Borrowed iterator) {

@@ -9,6 +9,9 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
 /// A function in Python that calls one in C, so that the call is seen when C code makes it.
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
+/// Calls an object from outside, with the arguments of a vectorcall, for code in C: what it does is observed.
+[[nodiscard]] PyObject* call_from_c(PyObject* callable, PyObject* const* arguments, std::size_t flagged_count,
+                                    PyObject* names);
 /// A function in Python that calls a special method of `owner` which its class in Python has from C by another name
 /// (`__getattr__ = dict.__getitem__`); null, without an exception, for other special methods.
 [[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);

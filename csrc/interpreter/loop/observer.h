@@ -132,6 +132,8 @@ class Observer {
   /// The type of `object`, a class in Python, is about to be asked for these special methods (`names`: a literal,
   /// separated by spaces), of which it may have none.
   virtual void look_up(PyObject* /*object*/, const char* /*names*/) {}
+  /// Code in C calls this object, which is from outside where no read has shown it.
+  virtual void admit(PyObject* /*object*/) {}
   /// A class is about to be called.
   virtual void construct(PyTypeObject* /*type*/) {}
   /// A call of a class, or a `def`, made `object`.

@@ -192,6 +192,8 @@ bool is_object(py::Borrowed object, py::Borrowed state) {
 
 }  // namespace
 
+bool is_flat_iterator(py::Borrowed object) { return std::string_view(Py_TYPE(object)->tp_name) == "numpy.flatiter"; }
+
 bool is_plain_value(py::Borrowed object) {
   if (is_exact_scalar(object)) return false;
   return is_scalar_subclass(object) || PySlice_Check(object) || is_told_by_repr(Py_TYPE(object));

@@ -18,6 +18,8 @@ enum class StateKind : std::uint8_t {
 };
 
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
+/// Whether it is an array's `flat` of NumPy.
+[[nodiscard]] bool is_flat_iterator(py::Borrowed object);
 /// Cheap: whether `state_kind` is kValue.
 [[nodiscard]] bool is_plain_value(py::Borrowed object);
 

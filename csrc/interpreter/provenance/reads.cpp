@@ -194,6 +194,10 @@ void Reads::record_state_as(Node& node, StateKind kind) {
   add(node, Read{Accessor::kState, Expectation::kEquality, nullptr, index, std::move(state)});
 }
 
+void Reads::record_memory(py::Borrowed array) {
+  if (Node* node = state_.provenance.find(array)) record_state_as(*node, StateKind::kBuffer);
+}
+
 void Reads::record_memo(Node& function, py::Ref entry) {
   const auto index = static_cast<Py_ssize_t>(StateKind::kMemo);
   py::Ref key = py::Ref::share(PyTuple_GET_ITEM(entry.get(), 0));
@@ -294,6 +298,11 @@ void Reads::enter_hidden_parts(Node& node) {
   if (self != nullptr || method_wrapper(object) != nullptr) {
     const bool is_free = self != nullptr && (PyModule_Check(self) || PyType_Check(self));
     return is_free && node.is_constant() ? void() : enter({"__self__", "__name__"});
+  }
+  if (is_flat_iterator(object)) {
+    enter({"base"});
+    const py::Ref array = py::Ref::steal(PyObject_GetAttrString(object, "base"));
+    return array ? record_memory(array.get()) : PyErr_Clear();
   }
   if (Py_TYPE(object) == &PySuper_Type) return enter({"__thisclass__", "__self__", "__self_class__"});
   if (PyObject* mapping = mapping_behind(object)) {

@@ -46,6 +46,8 @@ class Reads {
   void record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value);
   void record_absent_from_instance(py::Borrowed owner, py::Borrowed name);
   void record_state_as(Node& node, StateKind kind);
+  /// The program gets something that reads and writes the memory of an array: `array.flat`.
+  void record_memory(py::Borrowed array);
   /// A key that is looked up by its identity.
   void record_key(py::Borrowed key);
   /// Guards an entry of the cache of a function under functools.lru_cache.

@@ -71,6 +71,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         return tensors_.read_tensor_attribute(owner, name, value);
       }
       reads_.record_descriptor(owner, name, value);
+      if (is_flat_iterator(value)) reads_.record_memory(owner);
       break;
     case AttributeSource::kComputed:
       if (!PyObject_TypeCheck(owner, &PySuper_Type)) return read_computed(owner, name, value);
@@ -210,6 +211,10 @@ PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, P
   if (made == nullptr && PyErr_Occurred() == nullptr) return tensors_.present(value);
   Py_DECREF(value);
   return made;
+}
+
+void Tracker::admit(PyObject* object) {
+  if (state_.provenance.find(object) == nullptr) reads_.admit_constant(object, describe(object));
 }
 
 Treatment Tracker::treatment(PyCodeObject* code) {

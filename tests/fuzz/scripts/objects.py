@@ -341,6 +341,57 @@ table = collections.OrderedDict(table)
 table = collections.defaultdict(float, table)
 """,
     ),
+    "pair": Object(
+        """
+class Slotted:
+    __slots__ = ("weight",)
+
+class Weighted(Slotted):
+    @property
+    def weight(self):
+        return super().weight * 2
+
+    @weight.setter
+    def weight(self, value):
+        Slotted.weight.__set__(self, value)
+
+class Pair(collections.namedtuple("Pair", "left right")):
+    @property
+    def left(self):
+        return super().left + 1
+
+class Appends:
+    __call__ = staticmethod(outside.append)
+
+weighted, appends = Weighted(), Appends()
+weighted.weight = 2.0
+pair = Pair(torch.tensor([0.5, -1.0, 2.0]), 3)
+number = itertools.count().__next__
+""",
+        """
+f | {new} = {f} * weighted.weight
+f | {new} = {f} + pair.left
+f | {new} = {f} * pair.right
+f | {new} = {f} * number()
+f | {new} = {f} * len(Slotted.__subclasses__())
+f | {new} = Pair({f}, {n}).left
+- | weighted.weight = {n}
+- | weighted.weight = {f}
+- | appends({n})
+- | appends({f})
+n | {new} = operator.mul(*(pair.right, {k}))
+n | {new} = Pair(*pair).right
+""",
+        """
+weighted.weight = 3.0
+weighted.weight = torch.ones(3)
+pair = Pair(torch.ones(3), 4)
+pair = pair._replace(right=5)
+number()
+class Third(Slotted): pass
+Appends.__call__ = staticmethod(lambda value: None)
+""",
+    ),
     "box": Object(
         """
 @dataclasses.dataclass

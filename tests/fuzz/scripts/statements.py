@@ -58,6 +58,12 @@ f | {new} = torch.arange({f}.shape[0]) * 0.5
 f | {new} = {f} * torch.arange({f}.shape[0])[:, None]
 f | {new} = {f} + torch.ones({f}.shape)
 f | {new} = {f}.new_zeros({f}.shape[0], 3) + {f}
+f | {new} = {f}.reshape(*({f}.shape[1], {f}.shape[0]))
+f | {new} = {f} * 2 if {f}.shape != {f}.mT.shape else {f}
+f | {new} = F.conv1d({f}[None], {f}.mT[:2, :, None])
+f | {new} = F.group_norm({f}.mT[None], 3)
+f | {new} = F.glu(torch.cat([{f}, {f}]), 0)
+- | functools.reduce(lambda kept, size: kept.append(size) or kept, {f}.shape, log)
 f | {new} = torch.eye({f}.shape[0], 3) * {f}
 f | {new} = torch.cat([{f}, {f}])
 f | {new} = torch.cat([{f}.new_zeros(1, 3), {f}])[: {f}.shape[0]]
@@ -381,6 +387,9 @@ n | {new} = {a}.dtype.name
 - | {f}.register_hook(lambda g: g[:1] if {n} == 99 else g)
 - | {f}.register_hook(functools.partial(torch.mul, other={n}))
 - | {f}.register_hook(torch.sin)
+- | {f}.register_hook(outside.append)
+- | {f}.register_hook(log.append)
+- | {f}.register_hook(lambda g: g * (g.grad_fn is None) * 2)
 - | {f}.register_hook(lambda g: g * len(outside))
 - | {f}.register_hook(lambda g, seen=[]: seen.append(1) or g * len(seen))
 - | {f}.register_hook(lambda g: g if g.sum() > 0 else -g)
@@ -537,6 +546,11 @@ f | {new} = {{**{{"t": {f}}}}}.pop("t")
 f | {new} = sorted([{f}.sum(), {f}.mean()])[0]
 f | {new} = box_of({f}).value
 f | {new} = functools.partial(torch.mul, other={n})({f})
+f | {new} = operator.methodcaller("__call__", {f})(torch.tanh)
+f | {new} = torch.tanh.__call__({f})
+f | {new} = torch.add(*({f}, {f}), **{{"alpha": {n}}})
+n | {new} = len.__call__(outside)
+- | outside.append.__call__({n})
 n | {new} = len([{f}, {f}]) * {k}
 n | {new} = {n} in [1, 2.0]
 n | {new} = any(t is x for t in ({f}, {f}))
