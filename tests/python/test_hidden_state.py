@@ -265,6 +265,24 @@ def slots_behind_super() -> Program:
     return lambda x: x * item.read() * item.weight, lambda: setattr(item, "weight", item.read() + 1), item.read
 
 
+def slots_by_descriptors() -> Program:
+    class Slotted:
+        __slots__ = ("first", "second")
+
+    item = Slotted()
+    item.first, item.second = 1.0, 2.0
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        Slotted.first.__set__(item, item.first + 1)
+        Slotted.second.__delete__(item)
+        Slotted.second.__set__(item, 3.0)
+        made = Slotted()
+        Slotted.first.__set__(made, 2.0)
+        return x * item.first * made.first
+
+    return f, lambda: setattr(item, "first", item.first * 2), lambda: (item.first, item.second)
+
+
 class Pair(collections.namedtuple("Pair", "first second")):
     @property
     def first(self) -> Any:
@@ -289,8 +307,8 @@ PROGRAMS = {
     "weak key": of_key(lambda item: weakref.WeakKeyDictionary({item: 1})),
     **{each.__name__: each for each in (settings_by_attribute, items_deleted_by_method, property_by_functions_in_c)},
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
-    **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses)},
-    **{each.__name__: each for each in (static_method_in_c, slots_behind_super, fields_behind_super)},
+    **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses, static_method_in_c)},
+    **{each.__name__: each for each in (slots_by_descriptors, slots_behind_super, fields_behind_super)},
 }
 
 

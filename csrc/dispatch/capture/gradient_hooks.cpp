@@ -76,7 +76,7 @@ int GradientHooks::register_hook(const char* method, PyObject* function, PyObjec
   // Who is told of the call first calls it itself then.
   if (count == 0 || !is_tensor(arguments[0]) || is_told_of_operations(arguments[0])) return 0;
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
-  // What a hook in C does (`list.append`) is observed where a function in Python calls it.
+  // Hooks in C (`list.append`) are observed where a function in Python calls them.
   std::vector<PyObject*> given(arguments, arguments + count + (names == nullptr ? 0 : PyTuple_GET_SIZE(names)));
   py::Ref observed;
   for (std::size_t i = 1; i < given.size(); ++i) {

@@ -71,7 +71,7 @@ bool ProgramCall::admit_arguments() {
 
 namespace {
 
-/// What a `functools.partial` or a bound method calls in the end.
+/// The function, or other object, that a `functools.partial` or a bound method calls in the end.
 py::Ref innermost(py::Ref callable) {
   while (callable && (interpreter::is_partial(callable.get()) || PyMethod_Check(callable.get()))) {
     const char* part = PyMethod_Check(callable.get()) ? "__func__" : "func";
@@ -115,7 +115,7 @@ py::Ref ProgramCall::run() {
   }
   py::Ref function = py::Ref::share(callable_);
   if (!is_in_python(called.get())) {
-    // What it reads and writes is observed where a function in Python calls it.
+    // Code in C is observed where a function in Python calls it.
     tracker_.admit_constant(callable_, interpreter::describe(callable_));
     function = interpreter::interpreted_call(callable_);
     if (!function) return nullptr;

@@ -80,6 +80,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (const int status = call_unwrapped(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
   if (const int status = call_called(call, result); status != 0) return status;
+  if (!write_slot(call)) return -1;
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
@@ -141,6 +142,24 @@ int NativeCalls::call_called(const VectorCall& call, PyObject** result) {
   return status_of(*result);
 }
 
+// `Class.slot.__set__(item, value)` writes to the item.
+bool NativeCalls::write_slot(const VectorCall& call) {
+  const MethodWrapper* wrapper = method_wrapper(call.callable);
+  if (wrapper == nullptr || Py_TYPE(wrapper->self) != &PyMemberDescr_Type || call.count == 0) return true;
+  const std::string_view method = wrapper->descriptor->d_base->name;
+  if (method != "__set__" && method != "__delete__") return true;
+  PyObject* owner = call.arguments[0];
+  if (state_.provenance.find(owner) == nullptr) return true;
+  PyObject* name = PyDescr_NAME(wrapper->self);
+  if (_PyType_Lookup(Py_TYPE(owner), name) == wrapper->self) {
+    return writes_.write_attribute(owner, name, method == "__delete__");
+  }
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: writes to a slot of an object whose class '%.200s' has '%U' for something else",
+               Py_TYPE(owner)->tp_name, name);
+  return false;
+}
+
 // A method that was taken from a tensor outside of the trace: `m = x.add_`.
 int NativeCalls::call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result) {
   const bool is_bound = native.self != nullptr && native.count == call.count;
@@ -165,15 +184,15 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
   return has_real_tensors ? call_with_trace_tensors(call, result) : 0;
 }
 
-// Methods in C of objects from outside change what nobody sees when C calls them, functions such as `getattr` read it,
-// and those under `functools.lru_cache` keep what they give; alone or in a `functools.partial`.
+// Methods in C of objects from outside change what nobody sees when C calls them, and functions such as `getattr` read
+// it; alone or in a `functools.partial`.
 py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
   if (py::Ref getter = interpreted_getter(callable)) return getter;
   const auto is_method = [this](PyObject* function) {
     PyObject* self = PyCFunction_Check(function) ? PyCFunction_GET_SELF(function) : nullptr;
     return self != nullptr && !PyModule_Check(self) && !PyType_Check(self) && state_.provenance.find(self) != nullptr;
   };
-  if (is_method(callable) || is_memoized(callable)) return is_called ? py::Ref() : interpreted_call(callable);
+  if (is_method(callable)) return is_called ? py::Ref() : interpreted_call(callable);
   if (!is_partial(callable)) return nullptr;
   const py::Ref function = py::Ref::steal(PyObject_GetAttrString(callable, "func"));
   if (!function) return PyErr_Clear(), nullptr;
@@ -204,12 +223,16 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   const NativeCall native = native_call(call);
   const NativeEffect effect = effect_of(native);
   const bool is_looked_into = effect == NativeEffect::kOpaque || effect == NativeEffect::kContents;
+  const bool may_call = is_looked_into && identity_use(native) == IdentityUse::kMayTell;
   const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
   std::vector<py::Ref> owned;
   std::vector<PyObject*> replaced;
   for (PyObject* argument : call.all()) {
     const bool is_called = replaced.size() >= skipped && calls_argument(native, replaced.size() - skipped);
+    // Functions under `functools.lru_cache` keep what they give; `MethodType` and its like keep the function.
+    const bool is_kept = may_call && is_memoized(argument);
     py::Ref function = is_called        ? called_by_c(argument, call.callable)
+                       : is_kept        ? interpreted_call(argument)
                        : is_looked_into ? seen_from_c(argument, false)
                                         : py::Ref();
     replaced.push_back(function ? function.get() : argument);

@@ -4,7 +4,7 @@
 
 namespace thunder::interpreter {
 
-/// What CPython makes of a special method in C and its object: `[].__setitem__`. Its layout has no public header.
+/// A special method in C, bound to its object: `[].__setitem__`. Its layout has no public header.
 struct MethodWrapper {
   PyObject_HEAD PyWrapperDescrObject* descriptor;
   PyObject* self;
