@@ -461,6 +461,22 @@ def test_hooks_in_c_get_gradients(where: str) -> None:
     assert runs[0] == runs[1]
 
 
+def test_hooks_in_c_from_outside_get_gradients_that_are_computed_inside() -> None:
+    runs = []
+    for compile_it in (False, True):
+        found: list[torch.Tensor] = []
+        x = torch.ones(2, requires_grad=True)
+        x.register_hook(found.append)
+
+        def f(x: torch.Tensor) -> torch.Tensor:
+            return torch.autograd.grad((x * x).sum(), x)[0] * 2
+
+        called = thunder.jit(f) if compile_it else f
+        results = [called(x).tolist() for _ in range(3)]
+        runs.append([results, [each.tolist() for each in found]])
+    assert runs[0] == runs[1]
+
+
 class _Doubled(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: torch.Tensor) -> torch.Tensor:

@@ -87,3 +87,21 @@ def test_generator_of_the_program_draws_once_a_call(name: str) -> None:
             result = compiled(torch.full((2,), sign))
             drawn[-1].append((str(result), torch.rand(1, generator=generator).item()))
     assert drawn[0] == drawn[1]
+
+
+def test_statistics_in_front_of_random_numbers_that_fail() -> None:
+    runs = []
+    for compile_it in (False, True):
+        layer = torch.nn.BatchNorm1d(3)
+
+        def program(x: torch.Tensor, layer: Any = layer) -> torch.Tensor:
+            y = layer(x)
+            torch.multinomial(-1 - y.sum().abs() * torch.ones(3), 1)
+            return y
+
+        called = thunder.jit(program) if compile_it else program
+        for size in (1.0, 2.0):
+            with pytest.raises(RuntimeError, match="probability"):
+                called(torch.full((2, 3), size))
+        runs.append([layer.running_mean.tolist(), layer.running_var.tolist(), layer.num_batches_tracked.item()])
+    assert runs[0] == runs[1]

@@ -218,6 +218,10 @@ bool GradientHooks::add_effects(interpreter::StructureBuilder& builder) const {
       refuse(std::string("Tensor.") + hooked.method + " on a tensor that is written to; register it on a clone");
     }
     const py::Ref hooks = checked(hooks_in(dict.get()).release());
+    // Each call registers those in C themselves.
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(hooks.get()); ++i) {
+      PyList_SetItem(hooks.get(), i, interpreter::behind_stand_in(PyList_GET_ITEM(hooks.get(), i)).release());
+    }
     const py::Ref name = checked(PyUnicode_InternFromString(hooked.method));
     const py::Ref target = hooked.is_outside ? hooked.tensor : checked(wrap_tensor(trace_tensor_for(hooked)));
     const py::Ref arguments = checked(PyTuple_Pack(3, target.get(), name.get(), hooks.get()));

@@ -29,6 +29,7 @@
 #include "dispatch/python/local_part.h"
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "tracer/trace_node.h"
@@ -310,6 +311,12 @@ int TorchHooks::is_instance(PyObject* object, PyObject* kind) {
 
 namespace {
 
+/// Calls a hook from outside, in Python or in C; null with an exception.
+py::Ref call_hook(const py::Ref& hook, const py::Ref& argument) {
+  PyObject* const arguments[] = {argument.get()};
+  return py::Ref::steal(argument ? interpreter::call_from_c(hook.get(), arguments, 1, nullptr) : nullptr);
+}
+
 /// The hooks that `leaf`'s tensor has under `name`, guarded; an empty list when there are none.
 std::vector<py::Ref> hooks_behind(interpreter::Tracker& tracker, py::Borrowed leaf, PyObject* name) {
   std::vector<py::Ref> hooks;
@@ -330,8 +337,7 @@ void TorchHooks::run_hooks(interpreter::Tracker& tracker, const at::Tensor& leaf
   const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
   if (!object) throw PendingError();
   for (const py::Ref& hook : hooks_behind(tracker, object.get(), name)) {
-    const py::Ref argument = py::Ref::steal(wrap_tensor(gradient));
-    const py::Ref result = py::Ref::steal(argument ? PyObject_CallOneArg(hook.get(), argument.get()) : nullptr);
+    const py::Ref result = call_hook(hook, py::Ref::steal(wrap_tensor(gradient)));
     if (!result) throw PendingError();
     if (is_tensor(result.get())) gradient = unpack_tensor(result.get());
   }
@@ -342,7 +348,7 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
   const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
   if (!object) throw PendingError();
   for (const py::Ref& hook : hooks_behind(tracker, object.get(), name)) {
-    if (!py::Ref::steal(PyObject_CallOneArg(hook.get(), object.get()))) throw PendingError();
+    if (!call_hook(hook, object)) throw PendingError();
   }
 }
 

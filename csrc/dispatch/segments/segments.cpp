@@ -322,7 +322,7 @@ std::vector<std::uint32_t> inputs_with_statistics(const ir::Trace& recorded) {
 std::vector<std::uint32_t> statistics_before_errors(const ir::Trace& recorded) {
   const auto first = std::ranges::find_if(recorded.symbols, has_running_statistics);
   const bool may_raise = std::any_of(first, recorded.symbols.end(), [&](const ir::BoundSymbol& symbol) {
-    return !symbol.op->random && operators::may_raise_for_data(recorded, symbol);
+    return operators::may_raise_for_data(recorded, symbol);
   });
   return may_raise ? inputs_with_statistics(recorded) : std::vector<std::uint32_t>();
 }

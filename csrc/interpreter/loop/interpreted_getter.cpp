@@ -115,6 +115,12 @@ bool is_stand_in(py::Borrowed function) {
   return PyFunction_Check(function) && PyFunction_GET_GLOBALS(function) == all().names.get();
 }
 
+py::Ref behind_stand_in(py::Borrowed function) {
+  PyObject* closure = is_stand_in(function) ? PyFunction_GET_CLOSURE(static_cast<PyObject*>(function)) : nullptr;
+  const bool is_call = closure != nullptr && PyTuple_GET_SIZE(closure) == 1;
+  return py::Ref::share(is_call ? PyCell_GET(PyTuple_GET_ITEM(closure, 0)) : static_cast<PyObject*>(function));
+}
+
 py::Ref interpreted_call(py::Borrowed function) {
   const NativeScope native;
   py::Ref result = py::Ref::steal(PyObject_CallOneArg(all().forward.get(), function));

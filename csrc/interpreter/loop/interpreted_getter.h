@@ -19,6 +19,8 @@ namespace thunder::interpreter {
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
 /// Whether a function is one of those above.
 [[nodiscard]] bool is_stand_in(py::Borrowed function);
+/// The function that an `interpreted_call` calls, and any other function itself.
+[[nodiscard]] py::Ref behind_stand_in(py::Borrowed function);
 /// Makes it ready; it runs Python code, so that it must not run under an observer.
 void prepare_interpreted_getters();
 
