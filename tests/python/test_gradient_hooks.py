@@ -413,3 +413,23 @@ def test_gradient_of_a_result_between_a_returned_view_and_another_result_is_neve
         results[0].retain_grad()
     with pytest.raises(RuntimeError, match="by way of another result"):
         torch.autograd.grad(total, results[0]) if way == "grad" else total.backward()
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("on_input", [True, False])
+def test_handle_that_is_returned_removes_the_hook(on_input: bool) -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x * 2
+        handle = (x if on_input else y).register_hook(lambda g: g * 3)
+        return y, handle
+
+    gradients = []
+    for function in (program, thunder.jit(program)):
+        for _ in range(2):
+            x = torch.ones(3, requires_grad=True)
+            y, handle = function(x)
+            y.sum().backward(retain_graph=True)
+            handle.remove()
+            y.sum().backward()
+            gradients.append(x.grad.tolist())
+    assert gradients[:2] == gradients[2:]

@@ -287,7 +287,9 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
 bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed value) {
   PyObject* callback = reinterpret_cast<PyWeakReference*>(value)->wr_callback;
   const py::Ref referent = py::Ref::steal(PyObject_CallNoArgs(value));
-  if (!referent || referent.get() == Py_None) return refuse(value), false;
+  // The handle of a hook refers to the hooks of a tensor, which another call makes anew.
+  const bool is_of_hooks = referent && PyDict_Check(referent.get());
+  if (!referent || referent.get() == Py_None || is_of_hooks) return refuse(value), false;
   const py::Ref key = py::Ref::steal(PyObject_GetAttrString(value, "key"));
   PyErr_Clear();
   const py::Ref items = py::Ref::steal(
