@@ -50,8 +50,7 @@ def changed(sample: Any, change: Change, *, with_numbers: bool) -> Any:
 
 def changes(sample: Any) -> Iterator[tuple[Change, Change]]:
     """Yield pairs of changes: the most general ones first."""
-    tensors = [leaf for leaf in tree_flatten(sample)[0] if isinstance(leaf, torch.Tensor)]
-    sizes = sorted({size for tensor in tensors for size in tensor.shape if size > 1})
+    sizes = sorted({size for tensor in tensors_of(sample) for size in tensor.shape if size > 1})
     for chosen in [sizes, *([size] for size in sizes if len(sizes) > 1)]:
         for factor, step in ((2, 0), (1, 2)):
 
@@ -67,8 +66,7 @@ MOST_ELEMENTS = 1 << 24  # of a tensor, so that three calls fit into any machine
 
 
 def is_small(sample: Any, change: Change) -> bool:
-    tensors = [leaf for leaf in tree_flatten(sample)[0] if isinstance(leaf, torch.Tensor)]
-    return all(torch.Size(map(change, tensor.shape)).numel() <= MOST_ELEMENTS for tensor in tensors)
+    return all(torch.Size(map(change, tensor.shape)).numel() <= MOST_ELEMENTS for tensor in tensors_of(sample))
 
 
 def is_changeable(leaf: Any) -> bool:
@@ -104,8 +102,8 @@ def call(op: Any, sample: Any) -> list[Any]:
     return tensors_of(op(first, *args, **kwargs))
 
 
-def tensors_of(results: Any) -> list[Any]:
-    return [leaf for leaf in tree_flatten(results)[0] if isinstance(leaf, torch.Tensor)]
+def tensors_of(values: Any) -> list[Any]:
+    return [leaf for leaf in tree_flatten(values)[0] if isinstance(leaf, torch.Tensor)]
 
 
 def check(name: str, op: Any, *, samples: int) -> tuple[str, dict[str, Any]]:
@@ -149,7 +147,7 @@ def check_family(name: str, op: Any, family: list[Any]) -> tuple[str, str]:
     stats = thunder.compile_stats(compiled)
     if counts[2] == counts[1] and not stats["eager_calls"]:
         return "general", ""
-    sizes = [list(leaf.shape) for leaf in tree_flatten(family[0])[0] if isinstance(leaf, torch.Tensor)]
+    sizes = [list(tensor.shape) for tensor in tensors_of(family[0])]
     reason = "runs in eager" if stats["eager_calls"] else f"pinned: {stats['pinned_sizes']}"
     return "traced again", f"{reason}, sizes {sizes}"
 

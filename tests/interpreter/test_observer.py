@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -56,6 +56,24 @@ def test_attribute_source_of_a_slot() -> None:
     owner = WithSlots()
     owner.value = 3
     assert ("read_attribute", owner, "value", "descriptor", 3) in events_of(lambda x: x.value, owner)
+
+
+class Behind(NamedTuple("Behind", [("left", Any)])):  # type: ignore[misc]
+    @property
+    def left(self) -> Any:
+        return super().left
+
+
+class BehindSlots(WithSlots):
+    def take(self) -> Any:
+        return super().value
+
+
+def test_fields_and_slots_behind_super() -> None:
+    pair, owner = Behind([1]), BehindSlots()
+    owner.value = [3]
+    assert ("read_item", pair, 0, [1]) in events_of(lambda x: x.left, pair)
+    assert ("read_attribute", owner, "value", "descriptor", [3]) in events_of(lambda x: x.take(), owner)
 
 
 def test_attribute_source_of_a_class_and_a_module() -> None:

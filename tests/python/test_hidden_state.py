@@ -8,6 +8,7 @@ import functools
 import itertools
 import operator
 import re
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -265,6 +266,34 @@ def slots_behind_super() -> Program:
     return lambda x: x * item.read() * item.weight, lambda: setattr(item, "weight", item.read() + 1), item.read
 
 
+def empty_slots_behind_super() -> Program:
+    class Slotted:
+        __slots__ = ("first", "second")
+
+    class Derived(Slotted):
+        def read(self) -> float:
+            return getattr(super(), "first", 3.0)
+
+        @property
+        def second(self) -> float:
+            try:
+                return super().second
+            except AttributeError:
+                return 5.0
+
+    item = Derived()
+
+    def change() -> None:
+        if item.read() == 3.0:
+            item.first = 7.0
+            Slotted.second.__set__(item, 11.0)
+        else:
+            del item.first
+            Slotted.second.__delete__(item)
+
+    return lambda x: x * item.read() * item.second, change, item.read
+
+
 def slots_by_descriptors() -> Program:
     class Slotted:
         __slots__ = ("first", "second")
@@ -308,7 +337,8 @@ PROGRAMS = {
     **{each.__name__: each for each in (settings_by_attribute, items_deleted_by_method, property_by_functions_in_c)},
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
     **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses, static_method_in_c)},
-    **{each.__name__: each for each in (slots_by_descriptors, slots_behind_super, fields_behind_super)},
+    **{each.__name__: each for each in (slots_by_descriptors, slots_behind_super, empty_slots_behind_super)},
+    **{each.__name__: each for each in (fields_behind_super,)},
 }
 
 
@@ -437,16 +467,33 @@ def test_functions_in_c_that_are_compiled(name: str) -> None:
     assert runs[0] == runs[1]
 
 
+def called_by_its_class(found: list[torch.Tensor]) -> Any:
+    class Append:
+        __call__ = staticmethod(found.append)
+
+    return Append()
+
+
+HOOKS: dict[str, Callable[[list[torch.Tensor]], Any]] = {
+    "append": lambda found: found.append,
+    "partial": lambda found: functools.partial(list.append, found),
+    "MethodType": lambda found: types.MethodType(list.append, found),
+    "class": called_by_its_class,
+}
+
+
 @pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
 @pytest.mark.parametrize("where", ["outside", "inside", "input"])
-def test_hooks_in_c_get_gradients(where: str) -> None:
+@pytest.mark.parametrize("kind", HOOKS)
+def test_hooks_in_c_get_gradients(kind: str, where: str) -> None:
     runs = []
     for compile_it in (False, True):
         found: list[torch.Tensor] = []
+        hook = HOOKS[kind](found)
 
-        def f(x: torch.Tensor, found: Any = found) -> torch.Tensor:
+        def f(x: torch.Tensor, hook: Any = hook) -> torch.Tensor:
             y = x * x
-            (x if where == "input" else y).register_hook(found.append)
+            (x if where == "input" else y).register_hook(hook)
             if where == "inside":
                 (y * y).sum().backward()
             return y * y
@@ -459,6 +506,18 @@ def test_hooks_in_c_get_gradients(where: str) -> None:
                 result.sum().backward()
         runs.append([each.tolist() for each in found])
     assert runs[0] == runs[1]
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_two_hooks_in_one_call_are_refused_as_in_eager() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.register_hook([].append, [].extend)  # type: ignore[call-arg]
+        return y
+
+    for function in (f, thunder.jit(f)):
+        with pytest.raises(TypeError, match="register_hook"):
+            function(torch.ones(2, requires_grad=True))
 
 
 def test_hooks_in_c_from_outside_get_gradients_that_are_computed_inside() -> None:

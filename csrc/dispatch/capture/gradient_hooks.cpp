@@ -23,7 +23,6 @@
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/native_scope.h"
-#include "interpreter/python/slots.h"
 #include "ir/symbol_values.h"
 #include "tracer/python_function.h"
 #include "tracer/trace_node.h"
@@ -59,11 +58,6 @@ bool interpret(std::function<void()> function, interpreter::Tracker& tracker) {
   return static_cast<bool>(py::Ref::steal(interpreter::interpret(callable.get(), none.get(), nullptr, &tracker)));
 }
 
-bool is_in_c(PyObject* callable) {
-  return PyCallable_Check(callable) != 0 && !PyFunction_Check(callable) && !PyMethod_Check(callable) &&
-         !interpreter::is_python_class(Py_TYPE(callable));
-}
-
 bool is_released(Node& node) {
   const tracer::TraceNode* own = tracer::as_trace_node(&node);
   return own != nullptr && own->is_released();
@@ -78,12 +72,12 @@ int GradientHooks::register_hook(const char* method, PyObject* function, PyObjec
   const at::Tensor& tensor = unpack_tensor(arguments[0]);
   // Hooks in C (`list.append`) are observed where a function in Python calls them.
   std::vector<PyObject*> given(arguments, arguments + count + (names == nullptr ? 0 : PyTuple_GET_SIZE(names)));
-  py::Ref observed;
+  std::vector<py::Ref> observed;
   for (std::size_t i = 1; i < given.size(); ++i) {
-    if (!is_in_c(given[i])) continue;
-    observed = interpreter::interpreted_call(given[i]);
-    if (!observed) return -1;
-    given[i] = observed.get();
+    if (PyCallable_Check(given[i]) == 0 || interpreter::is_called_in_python(given[i])) continue;
+    observed.push_back(interpreter::interpreted_call(given[i]));
+    if (!observed.back()) return -1;
+    given[i] = observed.back().get();
   }
   const interpreter::NativeScope native;  // it counts hooks in a global
   *result = PyObject_Vectorcall(function, given.data(), count, names);

@@ -10,7 +10,6 @@
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/python/memoized.h"
-#include "interpreter/python/object_parts.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -69,30 +68,9 @@ bool ProgramCall::admit_arguments() {
   return true;
 }
 
-namespace {
-
-/// The function, or other object, that a `functools.partial` or a bound method calls in the end.
-py::Ref innermost(py::Ref callable) {
-  while (callable && (interpreter::is_partial(callable.get()) || PyMethod_Check(callable.get()))) {
-    const char* part = PyMethod_Check(callable.get()) ? "__func__" : "func";
-    callable = py::Ref::steal(PyObject_GetAttrString(callable.get(), part));
-  }
-  return callable;
-}
-
-/// Whether calling it runs a function in Python at once, all of which is observed.
-bool is_in_python(PyObject* callable) {
-  static PyObject* const call = PyUnicode_InternFromString("__call__");
-  PyObject* method = PyFunction_Check(callable) ? callable : _PyType_Lookup(Py_TYPE(callable), call);
-  return method != nullptr && PyFunction_Check(method);
-}
-
-}  // namespace
-
 py::Ref ProgramCall::run() {
-  const py::Ref called = innermost(py::Ref::share(callable_));
-  if (!called) return nullptr;
-  if (interpreter::is_memoized(called.get())) {
+  const py::Ref called = interpreter::innermost_callable(callable_);
+  if (called && interpreter::is_memoized(called.get())) {
     PyErr_SetString(PyExc_NotImplementedError,
                     "thunder.jit: the function keeps its results (functools.lru_cache); compile what it caches: "
                     "lru_cache(thunder.jit(f))");
@@ -114,9 +92,9 @@ py::Ref ProgramCall::run() {
     return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
   }
   py::Ref function = py::Ref::share(callable_);
-  if (!is_in_python(called.get())) {
+  if (!interpreter::is_called_in_python(callable_)) {
     // Code in C is observed where a function in Python calls it.
-    tracker_.admit_constant(callable_, interpreter::describe(callable_));
+    tracker_.admit(callable_);
     function = interpreter::interpreted_call(callable_);
     if (!function) return nullptr;
   }

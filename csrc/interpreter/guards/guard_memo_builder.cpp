@@ -25,11 +25,6 @@ const void* version_address(PyObject* dict) {
 #endif
 }
 
-/// Whether a state may change while the object stays.
-bool is_changeable(StateKind kind) {
-  return kind == StateKind::kBuffer || kind == StateKind::kMemo || kind == StateKind::kSubclasses;
-}
-
 bool is_heap_instance(PyObject* value) {
   return (Py_TYPE(value)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 || PyModule_Check(value);
 }
@@ -120,7 +115,7 @@ void MemoBuilder::look_at_check(const GuardStep& check, std::uint32_t position, 
     case GuardOp::kContains:
       return postpone_check();
     case GuardOp::kState:
-      if (is_changeable(static_cast<StateKind>(check.number))) return postpone_check();
+      if (may_change(static_cast<StateKind>(check.number))) return postpone_check();
       if (in_slot) memo_.pins.push_back(py::Ref::share(value));
       break;
     default:

@@ -7,6 +7,7 @@
 #include "interpreter/loop/context.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/loop/observer.h"
+#include "interpreter/python/object_parts.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -86,29 +87,43 @@ py::Ref parameters_of(py::Borrowed getter) {
   return py::Ref::steal(joined ? PyTuple_Pack(2, joined.get(), keywords.get()) : nullptr);
 }
 
-}  // namespace
-
-namespace {
-
-/// Whether a special method of a class in Python is a method in C by another name, or a function in C.
-bool is_alias(PyObject* method, py::Borrowed special) {
+/// Whether a special method of a class in Python may be a method in C by another name, or a function in C.
+bool may_be_alias(PyObject* method, py::Borrowed special) {
   if (method == nullptr) return false;
-  if (Py_TYPE(method) == &PyStaticMethod_Type) return true;
   const bool is_method = Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type;
-  return is_method ? PyUnicode_Compare(PyDescr_NAME(method), special) != 0 : PyCFunction_Check(method);
+  if (is_method) return PyUnicode_Compare(PyDescr_NAME(method), special) != 0;
+  return Py_TYPE(method) == &PyStaticMethod_Type || PyCFunction_Check(method);
 }
 
 }  // namespace
 
+py::Ref innermost_callable(py::Borrowed callable) {
+  py::Ref found = py::Ref::share(callable);
+  while (found && (PyMethod_Check(found.get()) || is_partial(found.get()))) {
+    found = PyMethod_Check(found.get()) ? py::Ref::share(PyMethod_GET_FUNCTION(found.get()))
+                                        : py::Ref::steal(PyObject_GetAttrString(found.get(), "func"));
+  }
+  if (!found) PyErr_Clear();
+  return found;
+}
+
+bool is_called_in_python(py::Borrowed callable) {
+  static PyObject* const special = PyUnicode_InternFromString("__call__");
+  const py::Ref called = innermost_callable(callable);
+  if (!called) return false;
+  PyObject* method = PyFunction_Check(called.get()) ? called.get() : _PyType_Lookup(Py_TYPE(called.get()), special);
+  return method != nullptr && PyFunction_Check(method);
+}
+
 py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special) {
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* method = is_python_class(type) ? _PyType_Lookup(type, special) : nullptr;
-  if (!is_alias(method, special)) return nullptr;
+  if (!may_be_alias(method, special)) return nullptr;
   const descrgetfunc bind = Py_TYPE(method)->tp_descr_get;
   const py::Ref bound =
       bind == nullptr ? py::Ref::share(method) : py::Ref::steal(bind(method, owner, reinterpret_cast<PyObject*>(type)));
   if (!bound) return PyErr_Clear(), nullptr;
-  return interpreted_call(bound.get());
+  return is_called_in_python(bound.get()) ? py::Ref() : interpreted_call(bound.get());
 }
 
 bool is_stand_in(py::Borrowed function) {

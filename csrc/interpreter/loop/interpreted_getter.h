@@ -7,13 +7,18 @@ namespace thunder::interpreter {
 /// A function in Python that does what an attrgetter, itemgetter or methodcaller of `operator` does, so that what it
 /// reads is seen; null for all other objects, without an exception.
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
+/// The function, or other object, that a `functools.partial` or a bound method calls in the end.
+[[nodiscard]] py::Ref innermost_callable(py::Borrowed callable);
+/// Whether a call of it runs a function in Python at once, which is observed whoever makes the call.
+[[nodiscard]] bool is_called_in_python(py::Borrowed callable);
 /// A function in Python that calls one in C, so that the call is seen when C code makes it.
 [[nodiscard]] py::Ref interpreted_call(py::Borrowed function);
 /// Calls an object from outside, with the arguments of a vectorcall, for code in C: what it does is observed.
 [[nodiscard]] PyObject* call_from_c(PyObject* callable, PyObject* const* arguments, std::size_t flagged_count,
                                     PyObject* names);
 /// A function in Python that calls a special method of `owner` which its class in Python has from C by another name
-/// (`__getattr__ = dict.__getitem__`); null, without an exception, for other special methods.
+/// (`__getattr__ = dict.__getitem__`) or as a function (`__call__ = staticmethod(items.append)`); null, without an
+/// exception, for other special methods.
 [[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);

@@ -63,13 +63,13 @@ bool unpack_rest(PyObject* iterator, int before, int after, PyObject**& slot, Ob
 
 }  // namespace
 
-bool unpack_iterable(PyObject** taken, int before, int after, PyObject** top, Observer* observer) {
-  if (observer != nullptr && !observed_spread(*observer, taken)) return false;
-  PyObject* const iterable = *taken;
-  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
+bool unpack_iterable(PyObject** iterable, int before, int after, PyObject** top, Observer* observer) {
+  if (observer != nullptr && !observed_spread(*observer, iterable)) return false;
+  PyObject* const taken = *iterable;
+  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(taken));
   if (!iterator) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable)->tp_iter == nullptr && !PySequence_Check(iterable))
-      PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(iterable)->tp_name);
+    if (PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(taken)->tp_iter == nullptr && !PySequence_Check(taken))
+      PyErr_Format(PyExc_TypeError, "cannot unpack non-iterable %.200s object", Py_TYPE(taken)->tp_name);
     return false;
   }
   PyObject** slot = top;
@@ -87,7 +87,7 @@ bool unpack_iterable(PyObject** taken, int before, int after, PyObject** top, Ob
     complete = unpack_rest(iterator.get(), before, after, slot, observer);
   } else if (complete) {
     const py::Ref extra = py::Ref::steal(PyIter_Next(iterator.get()));
-    if (extra) raise_too_many(iterable, before);
+    if (extra) raise_too_many(taken, before);
     complete = PyErr_Occurred() == nullptr;
   }
   if (complete) return true;

@@ -6,9 +6,10 @@
 
 namespace thunder::interpreter {
 
-/// Unpacks `iterable` into `before` values, the list of the rest, and `after` values (`after` < 0: no list), the first
-/// at `top[-1]` downwards. False with an exception set, and then nothing was stored. `observer` may be null.
-bool unpack_iterable(PyObject** taken, int before, int after, PyObject** top, Observer* observer);
+/// Unpacks `*iterable`, which becomes what the values are taken from, into `before` values, the list of the rest, and
+/// `after` values (`after` < 0: no list), the first at `top[-1]` downwards. False with an exception set, and then
+/// nothing was stored. `observer` may be null.
+bool unpack_iterable(PyObject** iterable, int before, int after, PyObject** top, Observer* observer);
 
 /// The iterator behind `await object`, a new reference.
 PyObject* awaitable_iterator(PyObject* object);

@@ -125,25 +125,31 @@ PyTypeObject* class_behind_super(PyObject* super, PyObject* name) {
 
 /// The index of the item that a field of a named tuple is, a new reference; null without an exception: it is no field.
 py::Ref index_of_field(PyObject* attribute) {
-  if (std::string_view(Py_TYPE(attribute)->tp_name) != "_collections._tuplegetter") return nullptr;
+  // `_collections._tuplegetter`, or `collections._tuplegetter` from 3.12 on.
+  if (!std::string_view(Py_TYPE(attribute)->tp_name).ends_with("collections._tuplegetter")) return nullptr;
   const py::Ref parts = py::Ref::steal(PyObject_CallMethod(attribute, "__reduce__", nullptr));
   PyObject* arguments = parts && PyTuple_GET_SIZE(parts.get()) > 1 ? PyTuple_GET_ITEM(parts.get(), 1) : nullptr;
   return arguments == nullptr ? (PyErr_Clear(), nullptr) : py::Ref::share(PyTuple_GET_ITEM(arguments, 0));
 }
 
-/// Reports the slot or the field of a named tuple that `super().name` gave; steals `value`.
+/// Reports the slot, or the field of a named tuple, that `super().name` gave, or the empty slot (`value` null, with an
+/// AttributeError); steals `value`.
 PyObject* report_slot_behind_super(Observer& observer, PyObject* super, PyObject* name, PyObject* slot,
                                    PyObject* value) {
   py::Ref found = py::Ref::steal(value);
+  const py::Ref error = found ? py::Ref() : py::Ref::steal(take_exception());
   const py::Ref object = py::Ref::steal(PyObject_GetAttrString(super, "__self__"));
-  if (!found || !object) return nullptr;
-  if (const py::Ref index = index_of_field(slot)) return observer.read_item(object.get(), index.get(), found.release());
-  if (_PyType_Lookup(Py_TYPE(object.get()), name) == slot) {
-    return observer.read_attribute(object.get(), name, AttributeSource::kDescriptor, found.release());
+  if (!object) return nullptr;
+  const py::Ref index = index_of_field(slot);
+  if (found && index) return observer.read_item(object.get(), index.get(), found.release());
+  if (_PyType_Lookup(Py_TYPE(object.get()), name) != slot) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "thunder.jit: super().%U reads a slot whose name the class '%.200s' has for something else", name,
+                 Py_TYPE(object.get())->tp_name);
+    return nullptr;
   }
-  PyErr_Format(PyExc_NotImplementedError,
-               "thunder.jit: super().%U reads a slot whose name the class '%.200s' has for something else", name,
-               Py_TYPE(object.get())->tp_name);
+  if (found) return observer.read_attribute(object.get(), name, AttributeSource::kDescriptor, found.release());
+  if (observer.read_missing_attribute(object.get(), name)) restore_exception(Py_NewRef(error.get()));
   return nullptr;
 }
 
@@ -156,7 +162,7 @@ Found find_behind_super(Observer& observer, PyObject* super, PyObject* name) {
   if (is_computed && !report_descriptor(observer, type, name, attribute)) return {nullptr, AttributeSource::kComputed};
   PyObject* value = PyObject_GetAttr(super, name);
   const bool is_slot = attribute != nullptr && (Py_TYPE(attribute) == &PyMemberDescr_Type || index_of_field(attribute));
-  if (value != nullptr && is_slot) value = report_slot_behind_super(observer, super, name, attribute, value);
+  if (is_slot) value = report_slot_behind_super(observer, super, name, attribute, value);
   return {value, AttributeSource::kComputed};
 }
 

@@ -344,11 +344,15 @@ bool observed_get_iterator(Observer& observer, PyObject* iterable) {
   return examine_contents(observer, iterable);
 }
 
-static bool spread_exact(Observer& observer, PyObject** container) {
+namespace {
+
+bool spread_exact(Observer& observer, PyObject** container) {
   PyObject* taken = observer.spread(*container);
   if (taken != nullptr) Py_SETREF(*container, taken);
   return taken != nullptr;
 }
+
+}  // namespace
 
 bool observed_spread(Observer& observer, PyObject** iterable) {
   const bool is_sequence = PyTuple_CheckExact(*iterable) || PyList_CheckExact(*iterable);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <string_view>
 
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/native_calls.h"
@@ -27,16 +26,6 @@ py::Ref item_of(py::Borrowed container, py::Borrowed index) {
   if (is_deque(container)) return py::Ref::share(deque_item(container, place));
   const bool is_sequence = PyList_Check(container) || PyTuple_Check(container);
   return py::Ref::share(is_sequence ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(container), place) : nullptr);
-}
-
-/// `__next__` of an object of a class in C.
-bool is_next(py::Borrowed callable) {
-  const MethodWrapper* wrapper = method_wrapper(callable);
-  const auto* descriptor = wrapper != nullptr
-                               ? wrapper->descriptor
-                               : reinterpret_cast<PyWrapperDescrObject*>(static_cast<PyObject*>(callable));
-  return (wrapper != nullptr || Py_TYPE(callable) == &PyWrapperDescr_Type) &&
-         std::string_view(descriptor->d_base->name) == "__next__";
 }
 
 }  // namespace
@@ -108,8 +97,8 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   PyObject* self = native.self;
   if (self == nullptr) return has_real_tensors;
   // `send`, `__next__` and the like of what somebody else goes on with.
-  const bool advances =
-      PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self) || is_next(call.callable);
+  const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self) ||
+                        special_method_name(call.callable) == "__next__";
   if (advances && !writes_.write_contents(self)) return false;
   if (native.arguments == call.arguments) reads_.read_deeply(self, told);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));

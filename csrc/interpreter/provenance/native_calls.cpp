@@ -79,7 +79,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   }
   if (const int status = call_unwrapped(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
-  if (const int status = call_called(call, result); status != 0) return status;
+  if (const int status = call_by_special_method(call, result); status != 0) return status;
   if (!write_slot(call)) return -1;
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
@@ -119,7 +119,7 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
 }
 
 // `f.__call__(x)`, `type(f).__call__(f, x)`, `operator.call(f, x)`.
-int NativeCalls::call_called(const VectorCall& call, PyObject** result) {
+int NativeCalls::call_by_special_method(const VectorCall& call, PyObject** result) {
   static PyObject* const special = PyUnicode_InternFromString("__call__");
   static const void* const of_operator = [] {
     const py::Ref module = py::Ref::steal(py::import_module("_operator"));
@@ -146,7 +146,7 @@ int NativeCalls::call_called(const VectorCall& call, PyObject** result) {
 bool NativeCalls::write_slot(const VectorCall& call) {
   const MethodWrapper* wrapper = method_wrapper(call.callable);
   if (wrapper == nullptr || Py_TYPE(wrapper->self) != &PyMemberDescr_Type || call.count == 0) return true;
-  const std::string_view method = wrapper->descriptor->d_base->name;
+  const std::string_view method = special_method_name(call.callable);
   if (method != "__set__" && method != "__delete__") return true;
   PyObject* owner = call.arguments[0];
   if (state_.provenance.find(owner) == nullptr) return true;
@@ -165,7 +165,6 @@ int NativeCalls::call_tensor_method(const VectorCall& call, const NativeCall& na
   const bool is_bound = native.self != nullptr && native.count == call.count;
   if (!is_bound || !is_real_tensor(native.self, state_.hooks)) return 0;
   const py::Ref traced = py::Ref::steal(tensors_.present(Py_NewRef(native.self)));
-  if (const Node* node = state_.provenance.find(native.self)) reads_.parts().note(*node, native.self);
   const py::Ref name = py::Ref::steal(PyObject_GetAttrString(call.callable, "__name__"));
   const py::Ref method = py::Ref::steal(traced && name ? PyObject_GetAttr(traced.get(), name.get()) : nullptr);
   return method ? call_seen({method.get(), call.arguments, call.count, call.names}, result) : -1;
@@ -206,8 +205,8 @@ py::Ref NativeCalls::seen_from_c(PyObject* callable, bool is_called) const {
 py::Ref NativeCalls::called_by_c(PyObject* callable, PyObject* caller) const {
   if (py::Ref function = seen_from_c(callable, false)) return function;
   if (callable == Py_None && is_filter(caller)) return interpreted_call(reinterpret_cast<PyObject*>(&PyBool_Type));
-  const bool is_seen = PyFunction_Check(callable) || PyMethod_Check(callable) || is_python_class(Py_TYPE(callable));
-  return is_seen || PyCallable_Check(callable) == 0 ? py::Ref() : interpreted_call(callable);
+  const bool is_seen = PyCallable_Check(callable) == 0 || is_called_in_python(callable);
+  return is_seen ? py::Ref() : interpreted_call(callable);
 }
 
 int NativeCalls::call_seen(const VectorCall& call, PyObject** result) {

@@ -43,7 +43,7 @@ class NativeCalls {
   bool tell_identity(py::Borrowed object, PyObject** result);
   void note_copied(py::Borrowed object);
   int call_alias(const VectorCall& call, PyObject** result);
-  int call_called(const VectorCall& call, PyObject** result);
+  int call_by_special_method(const VectorCall& call, PyObject** result);
   bool write_slot(const VectorCall& call);
   int call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result);
   int call_memoized(const VectorCall& call, PyObject** result);

@@ -18,6 +18,10 @@ enum class StateKind : std::uint8_t {
 };
 
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
+/// Whether such a state may change while the object stays.
+[[nodiscard]] constexpr bool may_change(StateKind kind) {
+  return kind == StateKind::kBuffer || kind == StateKind::kMemo || kind == StateKind::kSubclasses;
+}
 /// Whether it is an array's `flat` of NumPy.
 [[nodiscard]] bool is_flat_iterator(py::Borrowed object);
 /// Cheap: whether `state_kind` is kValue.

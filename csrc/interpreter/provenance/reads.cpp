@@ -23,8 +23,11 @@ Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
 
 void Reads::enter_unread(py::Borrowed object) {
   if (!PyFunction_Check(object) && !is_enumeration_member(Py_TYPE(object))) return;
-  if (made_functions_.contains(object) || is_stand_in(object) || state_.provenance.find(object) != nullptr) return;
-  admit_constant(object, describe(object));
+  if (!made_functions_.contains(object) && !is_stand_in(object)) admit_unread(object);
+}
+
+void Reads::admit_unread(py::Borrowed object) {
+  if (state_.provenance.find(object) == nullptr) admit_constant(object, describe(object));
 }
 
 Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
@@ -185,8 +188,7 @@ const Read* Reads::record_cell(Node& cell, py::Borrowed value, Audience audience
 
 void Reads::record_state_as(Node& node, StateKind kind) {
   const auto index = static_cast<Py_ssize_t>(kind);
-  const bool may_change = kind == StateKind::kBuffer || kind == StateKind::kSubclasses || !node.is_constant();
-  if (kind == StateKind::kNone || !may_change) return;
+  if (kind == StateKind::kNone || (node.is_constant() && !may_change(kind))) return;
   if (state_.provenance.find_read(node, Accessor::kState, nullptr, index) != nullptr) return;
   py::Ref state = state_of(node.object.get(), kind);
   if (!state) return;
@@ -297,7 +299,8 @@ void Reads::enter_hidden_parts(Node& node) {
   PyObject* const self = PyCFunction_Check(object) ? PyCFunction_GET_SELF(object) : nullptr;
   if (self != nullptr || method_wrapper(object) != nullptr) {
     const bool is_free = self != nullptr && (PyModule_Check(self) || PyType_Check(self));
-    return is_free && node.is_constant() ? void() : enter({"__self__", "__name__"});
+    if (!is_free || !node.is_constant()) enter({"__self__", "__name__"});
+    return;
   }
   if (is_flat_iterator(object)) {
     enter({"base"});

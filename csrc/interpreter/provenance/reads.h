@@ -24,10 +24,11 @@ class Reads {
 
   /// Enters an object that stays what it is as long as the compiled function lives, such as the traced callable.
   Node& admit_constant(py::Borrowed object, const std::string& name);
-  [[nodiscard]] PartReads& parts() { return parts_; }
   /// Enters a function, or a member of an enumeration, that the program uses though it saw no read of it: one that lies
   /// in a constant, such as a tuple, in a set, or in a property.
   void enter_unread(py::Borrowed object);
+  /// The object is from outside, though no read has shown it.
+  void admit_unread(py::Borrowed object);
   /// Notes a function that the program makes.
   void note_made(py::Borrowed function) { made_functions_.insert(function); }
   /// The node of the `__dict__` of an external object, or null when it has none.

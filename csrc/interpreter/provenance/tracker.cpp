@@ -213,10 +213,6 @@ PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, P
   return made;
 }
 
-void Tracker::admit(PyObject* object) {
-  if (state_.provenance.find(object) == nullptr) reads_.admit_constant(object, describe(object));
-}
-
 Treatment Tracker::treatment(PyCodeObject* code) {
   const auto [place, is_new] = treatments_.try_emplace(code, Treatment::kInterpret);
   if (is_new) reads_.given().add_code(code);

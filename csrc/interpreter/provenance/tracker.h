@@ -75,7 +75,7 @@ class Tracker final : public Observer {
   }
   void enter_method(PyCodeObject* code, PyObject* self) override { reads_.enter_method(code, self); }
   void look_up(PyObject* object, const char* names) override { reads_.look_up(object, names); }
-  void admit(PyObject* object) override;
+  void admit(PyObject* object) override { reads_.admit_unread(object); }
   void construct(PyTypeObject* type) override { reads_.construct(type); }
   void made(PyObject* object) override;
   Treatment treatment(PyCodeObject* code) override;
