@@ -47,8 +47,8 @@ class Options:
         transforms: trace transforms (`thunder.Transform`), in the order in which they are applied.
         passes: names of the optimization passes that run; docs/maintainers/passes.md lists them. None: all.
         rematerialize: what a backward recomputes instead of having the forward save it. True: what is cheap; on a GPU,
-            what matmuls, convolutions and attention read is saved all the same, which is faster. "memory": that is
-            recomputed, too, to save memory. False: nothing.
+            what matmuls, convolutions and attention read is saved all the same, which is faster, unless more than a
+            fifth of its memory would be saved. "memory": that is recomputed, too, in any case. False: nothing.
         prepack_weights: True keeps a copy of the weights of matmuls and convolutions in the layout of the CPU library
             that computes them, where that is faster (docs/maintainers/cpu-executor.md). You promise that weights change
             only in ways that move their version counter: not through `.data` or NumPy.

@@ -1,13 +1,30 @@
 #include "compile/saving_steps.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "compile/saved_values.h"
 #include "passes/common_subexpression_elimination.h"
 #include "passes/rematerialization.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::compile {
+namespace {
+
+/// The bytes that a forward may save: a part of its GPU's memory. Above it, memory is what a user of such a model lacks.
+std::int64_t most_saved(const Compilation& compilation, const ir::Trace& forward) {
+  constexpr std::int64_t kPart = 5;
+  const fusion::Target* target = target_on_gpu(compilation);
+  const auto on_gpu = std::ranges::find_if(
+      forward.inputs, [&](ir::ValueId id) { return passes::is_on_gpu(forward.tensor_type(id)); });
+  const bool has_limit = target != nullptr && target->memory != nullptr && on_gpu != forward.inputs.end();
+  const auto bytes = has_limit ? target->memory(forward.tensor_type(*on_gpu)->device) : std::nullopt;
+  return bytes ? *bytes / kPart : std::numeric_limits<std::int64_t>::max();
+}
+
+}  // namespace
 
 void eliminate_in_forward(const Compilation& compilation, TraceLine& line, const PassRunner& runner) {
   runner.keep(passes::kCommonSubexpressionElimination.name,
@@ -25,9 +42,11 @@ void drop_saved(Compilation& compilation, const PassRunner& runner) {
 
 void rematerialize(Compilation& compilation, const PassRunner& runner) {
   if (!compilation.gradient || compilation.rematerialize == passes::Recompute::kNothing) return;
-  auto [forward, backward] =
-      passes::rematerialize(compilation.forward.history.last(), compilation.backward.history.last(),
-                            {compilation.rematerialize, compilation.gradient->output_count}, &find_operator);
+  const ir::Trace& recorded = compilation.forward.history.last();
+  auto [forward, backward] = passes::rematerialize(
+      recorded, compilation.backward.history.last(),
+      {compilation.rematerialize, compilation.gradient->output_count, most_saved(compilation, recorded)},
+      &find_operator);
   runner.keep(passes::kRematerialization, std::move(forward), compilation.forward.history);
   runner.keep(passes::kRematerialization, std::move(backward), compilation.backward.history);
 }

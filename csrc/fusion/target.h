@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "fusion/kernel_graph.h"
 #include "ir/type.h"
@@ -41,6 +42,9 @@ struct Target {
   // Kernels that are launched together (`fusion/batches.h`):
   std::int64_t largest_in_batch = 0;  ///< bytes that one reads and writes; 0: none are
   std::int64_t most_held = 0;         ///< bytes that live longer for a batch
+
+  /// The bytes of memory that such a device has, where it is known; null: programs save what makes them fast.
+  std::optional<std::int64_t> (*memory)(ir::Device device) = nullptr;
 
   /// Linear layers of one input that run as one; null: none do.
   const passes::MergeRule* merges = nullptr;

@@ -389,6 +389,17 @@ std::vector<ir::ValueId> values_with_symbols(const ir::Trace& forward, const ir:
   return values;
 }
 
+/// The bytes that a forward keeps for its backward, besides its inputs.
+std::int64_t saved_bytes(const ir::Trace& forward, std::size_t output_count) {
+  const AliasAnalysis aliases(forward);
+  std::int64_t bytes = 0;
+  for (std::size_t i = output_count; i < forward.outputs.size(); ++i) {
+    const auto* id = forward.outputs[i].get<ir::ValueId>();
+    if (id != nullptr && aliases.is_own_memory(*id)) bytes += size_in_bytes(forward.tensor_type(*id));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir::Trace& backward,
@@ -401,7 +412,11 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
                     find_operator, saved, read_twice ? &*read_twice : nullptr)
         .run(forward, backward);
   };
-  return options.policy >= Recompute::kFast ? cut(with_generator_states(forward, find_operator)) : cut(forward);
+  auto made = options.policy >= Recompute::kFast ? cut(with_generator_states(forward, find_operator)) : cut(forward);
+  if (options.policy != Recompute::kFast || saved_bytes(made.first, options.output_count) <= options.most_saved) {
+    return made;
+  }
+  return rematerialize(forward, backward, {Recompute::kMemory, options.output_count}, find_operator);
 }
 
 ir::Trace read_saved_values(const ir::Trace& plain, const ir::Trace& backward, std::size_t output_count,

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 
 #include "check.h"
 #include "ir/builder.h"
@@ -41,7 +43,8 @@ struct Pair {
   ValueId call(const Operator& op, ArgumentList arguments, TypePtr of = nullptr) {
     return add_call(forward, op, std::move(arguments), of == nullptr ? type : of);
   }
-  std::pair<Trace, Trace> run(ValueId output, const std::vector<ValueId>& saved, Recompute policy) {
+  std::pair<Trace, Trace> run(ValueId output, const std::vector<ValueId>& saved, Recompute policy,
+                              std::int64_t most_saved = std::numeric_limits<std::int64_t>::max()) {
     forward.outputs = {output};
     for (const ValueId value : saved) {
       forward.outputs.emplace_back(value);
@@ -52,7 +55,7 @@ struct Pair {
       gradient = add_call(backward, kMul, {gradient, backward.inputs[i]}, type);
     }
     backward.outputs = {gradient};
-    auto result = rematerialize(forward, backward, {policy, 1}, &find_row);
+    auto result = rematerialize(forward, backward, {policy, 1, most_saved}, &find_row);
     verify(result.first, "test");
     verify(result.second, "test");
     return result;
@@ -149,20 +152,25 @@ TEST(nothing_is_recomputed_without_a_policy) {
 }
 
 TEST(what_meets_a_product_of_itself_is_saved_on_a_gpu) {
+  constexpr std::int64_t kBytesOfStream = 8 * 8 * 4;
   struct Case {
     DeviceType device;
     Recompute policy;
+    std::int64_t most_saved;
+    bool saves_stream;
   };
-  for (const auto [device, policy] :
-       {Case{DeviceType::kCpu, Recompute::kFast}, Case{DeviceType::kCuda, Recompute::kFast},
-        Case{DeviceType::kCuda, Recompute::kMemory}}) {
+  for (const auto [device, policy, most_saved, expected] :
+       {Case{DeviceType::kCpu, Recompute::kFast, kBytesOfStream, false},
+        Case{DeviceType::kCuda, Recompute::kFast, kBytesOfStream, true},
+        Case{DeviceType::kCuda, Recompute::kFast, kBytesOfStream - 1, false},
+        Case{DeviceType::kCuda, Recompute::kMemory, kBytesOfStream, false}}) {
     Pair e({device, 0});
     const ValueId half = e.call(kMm, {e.x, e.x}, tensor_type(Dtype::kBfloat16, {8, 8}, {device, 0}));
     const ValueId stream = e.call(kMul, {e.x, half});
     const ValueId sum = e.call(kMul, {stream, e.call(kMm, {e.call(kTranspose, {e.call(kSin, {stream})}), e.x})});
-    const auto [forward, backward] = e.run(sum, {stream, e.x}, policy);
+    const auto [forward, backward] = e.run(sum, {stream, e.x}, policy, most_saved);
     const bool saves_stream = std::ranges::find(forward.outputs, Argument(stream)) != forward.outputs.end();
-    CHECK_EQ(saves_stream, device == DeviceType::kCuda && policy == Recompute::kFast);
+    CHECK_EQ(saves_stream, expected);
   }
 }
 

@@ -29,6 +29,7 @@ Driver load_driver() {
   bind(driver.version, "cuDriverGetVersion");
   bind(driver.device, "cuDeviceGet");
   bind(driver.attribute, "cuDeviceGetAttribute");
+  bind(driver.total_memory, "cuDeviceTotalMem_v2");
   bind(driver.current_context, "cuCtxGetCurrent");
   bind(driver.retain_context, "cuDevicePrimaryCtxRetain");
   bind(driver.set_context, "cuCtxSetCurrent");

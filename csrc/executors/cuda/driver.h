@@ -34,6 +34,7 @@ struct Driver {
   Result (*version)(int* version) = nullptr;
   Result (*device)(int* device, int ordinal) = nullptr;
   Result (*attribute)(int* value, int attribute, int device) = nullptr;
+  Result (*total_memory)(std::size_t* bytes, int device) = nullptr;
   Result (*current_context)(Handle* context) = nullptr;
   Result (*retain_context)(Handle* context, int device) = nullptr;
   Result (*set_context)(Handle context) = nullptr;

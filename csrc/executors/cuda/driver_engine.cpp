@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "executors/cuda/driver.h"
 #include "executors/cuda/kernel_cache.h"
 
@@ -175,6 +178,19 @@ class DriverEngine : public Engine {
 Engine& driver_engine() {
   static auto* const kEngine = new DriverEngine;
   return *kEngine;
+}
+
+std::optional<std::int64_t> memory_of(ir::Device device) {
+  try {
+    const Driver& driver = Driver::get();
+    int number = 0;
+    std::size_t bytes = 0;
+    driver.check(driver.device(&number, std::max<int>(device.index, 0)), "looking for a device");
+    driver.check(driver.total_memory(&bytes, number), "asking for its memory");
+    return static_cast<std::int64_t>(bytes);
+  } catch (const UserError&) {  // tensors without data, on a machine without a GPU
+    return std::nullopt;
+  }
 }
 
 }  // namespace thunder::executors::cuda

@@ -96,7 +96,12 @@ std::vector<KernelText> kernels(const Executor& self, const ir::BoundSymbol& blo
 }  // namespace
 
 const Executor& executor() {
-  static const Backend kBackend{&kTarget, &driver_engine()};
+  static const fusion::Target kOfDriver = [] {
+    fusion::Target target = kTarget;
+    target.memory = &memory_of;
+    return target;
+  }();
+  static const Backend kBackend{&kOfDriver, &driver_engine()};
   static const Executor kExecutor = make_executor("cuda", kBackend);
   return kExecutor;
 }
