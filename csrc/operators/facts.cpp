@@ -155,6 +155,7 @@ constexpr Row kRows[] = {
     {"aten::max_unpool3d", kRaisesForData},
     {"aten::mean", kIsCheap},
     {"aten::mish", kIsCheap},
+    {"aten::mkldnn_rnn_layer", kReadsGradMode},
     {"aten::mul", kWrapsNumbers},
     {"aten::multi_margin_loss", kRaisesForData},
     {"aten::multilabel_margin_loss", kRaisesForData},

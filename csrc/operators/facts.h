@@ -57,6 +57,7 @@ enum class Fact : std::uint8_t {
   kAsksAboutTensor,   ///< about the object: a trace tensor would give an answer of its own
   kReadsMetadata,     ///< and nothing else: its kernel may see trace tensors
   kMixesDevices,      ///< its tensors may lie on different devices
+  kReadsGradMode,     ///< its kernel leaves out what its derivative reads where no gradients are recorded
 
   // Structure
   kIsRecordedAsParts,  ///< by what its kernel for all devices calls

@@ -29,6 +29,10 @@ ir::BoundSymbol clone_symbol(ir::ValueId value, ir::ValueId result) {
   return make("aten::clone", {ir::Argument(value), ir::None{}}, result);
 }
 
+ir::BoundSymbol restride_symbol(ir::ValueId value, const ir::Dims& strides, ir::ValueId result) {
+  return make("thunder::restride", {value, list_of(strides)}, result);
+}
+
 ir::BoundSymbol detach_symbol(ir::ValueId value, ir::ValueId result) { return make("aten::detach", {value}, result); }
 
 ir::BoundSymbol add_symbol(ir::ValueId left, ir::ValueId right, ir::ValueId result) {

@@ -12,6 +12,8 @@ namespace thunder::tracer {
 
 [[nodiscard]] ir::BoundSymbol alias_symbol(ir::ValueId value, ir::ValueId result);
 [[nodiscard]] ir::BoundSymbol clone_symbol(ir::ValueId value, ir::ValueId result);
+/// The value with these strides: a copy where it has others.
+[[nodiscard]] ir::BoundSymbol restride_symbol(ir::ValueId value, const ir::Dims& strides, ir::ValueId result);
 [[nodiscard]] ir::BoundSymbol detach_symbol(ir::ValueId value, ir::ValueId result);
 /// The sum of two tensors.
 [[nodiscard]] ir::BoundSymbol add_symbol(ir::ValueId left, ir::ValueId right, ir::ValueId result);

@@ -235,7 +235,9 @@ class GradTransform {
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
       const ir::ValueId came = cotangents_[index_of(results[i])];
-      values[index_of(custom.cotangents[i])] = came != ir::kNoValue ? came : add_zeros(results[i], symbol.location);
+      const ir::ValueId cotangent = came != ir::kNoValue ? came : add_zeros(results[i], symbol.location);
+      const ir::TensorType& recorded = *computation_.tensor_type(custom.cotangents[i]);
+      values[index_of(custom.cotangents[i])] = with_strides(cotangent, recorded.strides, symbol.location);
     }
     copy_symbols(computation_, custom.symbols, backward_, symbol,
                  [&](ir::ValueId id) -> ir::ValueId& { return values[index_of(id)]; });
@@ -327,6 +329,23 @@ class GradTransform {
     ir::BoundSymbol zeros = tracer::zeros_symbol(type, result);
     zeros.location = location;
     backward_.add(std::move(zeros));
+    return result;
+  }
+
+  /// A value of the backward with the strides that operations were recorded for: some go by them, not by indices.
+  ir::ValueId with_strides(ir::ValueId value, const ir::Dims& strides, const ir::SourceLocation& location) {
+    ir::TensorType type = *backward_.tensor_type(value);
+    bool differs = false;
+    for (std::size_t i = 0; i < strides.size(); ++i) {
+      differs = differs || (type.sizes[i] != ir::Dim(1) && type.strides[i] != strides[i]);
+    }
+    if (!differs) return value;
+    type.strides = strides;
+    type.storage_offset = 0;
+    const ir::ValueId result = backward_.add_value(ir::make_type(std::move(type)));
+    ir::BoundSymbol restride = tracer::restride_symbol(value, strides, result);
+    restride.location = location;
+    backward_.add(std::move(restride));
     return result;
   }
 

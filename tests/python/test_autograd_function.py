@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from beside_eager import assert_as_eager
 from torch.utils.checkpoint import checkpoint
 
 import thunder
@@ -527,3 +528,33 @@ def test_writes_that_give_a_computed_tensor_another_history_warn_of_nothing():
     x = torch.ones(2, 3, requires_grad=True)
     for program in (lambda x: (x * 2).detach_(), lambda x: (x * 2).swapaxes_(0, 1), lambda x: (x * 2).squeeze_()):
         assert torch.equal(thunder.jit(program, fullgraph=True)(x), program(x))
+
+
+@torch.library.custom_op("thunder_tests::twice_in_memory", mutates_args=())
+def twice_in_memory(x: torch.Tensor) -> torch.Tensor:
+    """Goes by memory, as kernels do that are given contiguous tensors."""
+    return torch.as_strided(x, (x.numel(),), (1,)).view(x.shape) * 2
+
+
+@twice_in_memory.register_fake
+def _(x):
+    return torch.empty(x.shape)
+
+
+class TwiceInMemory(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return twice_in_memory(x.contiguous())
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return twice_in_memory(gradient.contiguous())
+
+
+@pytest.mark.parametrize("read", [torch.t, lambda y: torch.cat([y, y.detach()], 1)])
+def test_backward_that_goes_by_memory(read):
+    def program(x):
+        y = read(TwiceInMemory.apply(x))
+        return (y * torch.arange(float(y.numel())).reshape(y.shape)).sum()
+
+    assert_as_eager(program, torch.ones(3, 4, requires_grad=True))

@@ -228,3 +228,23 @@ def test_hook_on_a_leaf_that_a_part_captures_runs_in_the_backward_alone(hook: An
     result = thunder.jit(program)(x())
     assert not SEEN
     assert result.tolist() == x().tolist()
+
+
+PARTS: dict[str, Any] = {
+    "group norm": lambda t: F.group_norm(t, 2),
+    "weight norm": lambda t: torch._weight_norm(t, t[:, :1, :1], 0),
+    "pairs as complex numbers": lambda t: torch.view_as_real(torch.view_as_complex(t) * (1 + 2j)),
+    "lstm": lambda t: torch.lstm(t, (torch.ones(1, 4, 3),) * 2, LSTM, True, 1, 0.0, True, False, False)[0],
+}
+LSTM = [torch.linspace(-1, 1, 12 * columns).reshape(12, columns) for columns in (2, 3)] + [torch.ones(12)] * 2
+READERS: dict[str, Any] = {
+    "sum": lambda t: t.sum(),
+    "transposed": lambda t: (t.transpose(1, 2) * torch.arange(float(t.numel())).reshape(t.transpose(1, 2).shape)).sum(),
+    "half of a cat": lambda t: (torch.cat([t, t.detach()], 1) * torch.arange(t.shape[1] * 2.0)[:, None]).sum(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("part", PARTS)
+def test_gradients_of_a_part_come_in_any_layout(part: str, reader: str) -> None:
+    assert_as_eager(lambda a: READERS[reader](again(PARTS[part], a)), torch.randn(3, 4, 2, requires_grad=True))

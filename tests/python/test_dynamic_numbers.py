@@ -912,3 +912,11 @@ def test_containers_that_are_spread_are_guarded() -> None:
     for given, options in (([1.0], {}), ([1.0, 2.0], {}), ([1.0], {"start": 4.0}), ([1.0], {}), ([5.0], {})):
         expected = sum(given, *options.values()) * x
         torch.testing.assert_close(compiled(x, given, options), expected)
+
+
+def test_a_number_over_a_tensor_is_rounded_as_in_eager() -> None:
+    compiled = thunder.jit(lambda x, k: k / x)
+    x = torch.tensor([1e-4, 300.0, 0.0], dtype=torch.float16)
+    for k in (2.0, 3.0, 1e-8, 16777217.0):
+        torch.testing.assert_close(compiled(x, k), k / x)
+    assert specializations(compiled) == 2

@@ -293,7 +293,13 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
   const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
   const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
-  return second ? observed_receive(observer, operation(first.get(), second.get())) : nullptr;
+  if (!second) return nullptr;
+  const bool is_true_division = operation == &PyNumber_TrueDivide || operation == &PyNumber_InPlaceTrueDivide;
+  if (is_true_division && first.get() != left && observer.is_number(left)) {
+    // A number leaves it to the other operand: a tensor multiplies its reciprocal, which rounds otherwise.
+    return observed_receive(observer, PyObject_CallMethod(second.get(), "__rtruediv__", "O", first.get()));
+  }
+  return observed_receive(observer, operation(first.get(), second.get()));
 }
 
 PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, int operation) {

@@ -101,6 +101,8 @@ class Observer {
   /// The operand that an operator in C gets for `value` beside `other` (`is_key`: as an index of it). Steals nothing;
   /// returns a new reference or null with an exception set.
   virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
+  /// Whether it is a number in the place of which `operand` may give another object.
+  [[nodiscard]] virtual bool is_number(PyObject* /*object*/) const { return false; }
   /// The object that code in C gets for `value`, when it may look into it as deep as it likes. References as for
   /// `operand`.
   virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }

@@ -58,6 +58,7 @@ class Tracker final : public Observer {
     return state_.hooks.set_item(owner, key, value);
   }
   PyObject* spread(PyObject* container) override;
+  [[nodiscard]] bool is_number(PyObject* object) const override { return state_.hooks.is_number(object); }
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override {
     return tensors_.operand(value, other, is_key);
   }
