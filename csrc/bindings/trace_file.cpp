@@ -48,8 +48,27 @@ const ir::Trace& trace_of(const python::object& native) {
   return *trace;
 }
 
+/// Also of custom gradients, which consist of operations.
+const ir::ConstantStorage& constant_storage() {
+  static const ir::ConstantStorage kStorage = [] {
+    ir::ConstantStorage storage = bridge::constant_storage();
+    storage.store_part = [](const ir::TraceContext::Object& object, const ir::Trace& trace) {
+      return object.kind == ir::ObjectKind::kCustomGradient
+                 ? std::optional(tracer::trace_of_gradient(
+                       *static_cast<const tracer::CustomGradient*>(object.owner.get()), trace))
+                 : std::nullopt;
+    };
+    storage.load_part = [](ir::ObjectKind kind, const ir::Trace& part) -> std::shared_ptr<void> {
+      THUNDER_CHECK(kind == ir::ObjectKind::kCustomGradient, "bindings", "an object of another kind has operations");
+      return std::make_shared<tracer::CustomGradient>(tracer::gradient_of_trace(part));
+    };
+    return storage;
+  }();
+  return kStorage;
+}
+
 python::bytes store(const python::object& native) {
-  return python::bytes(ir::serialize(std::span(&trace_of(native), 1), bridge::constant_storage()));
+  return python::bytes(ir::serialize(std::span(&trace_of(native), 1), constant_storage()));
 }
 
 /// The owner of an object that a person gives for a hole.
@@ -77,7 +96,7 @@ std::shared_ptr<void> owner_of(const std::string& name, ir::ObjectKind kind, con
 }
 
 python::object load(const std::string& bytes, const std::map<std::string, python::object>& objects) {
-  std::vector<ir::Trace> traces = ir::deserialize(bytes, &find_any_operator, bridge::constant_storage());
+  std::vector<ir::Trace> traces = ir::deserialize(bytes, &find_any_operator, constant_storage());
   if (traces.size() != 1) {
     throw UserError(ErrorKind::kValue, "expected one stored trace, got " + std::to_string(traces.size()));
   }
@@ -119,12 +138,17 @@ RoundTrips& round_trips() {
 }
 
 bool has_same_objects(const ir::Trace& left, const ir::Trace& right) {
-  const auto& store = bridge::constant_storage().store;
+  const auto& store = constant_storage().store;
   const auto& loaded = right.context()->objects;
   for (std::size_t i = 0; i < loaded.size(); ++i) {
     if (loaded[i].description.empty()) continue;  // the trace does not use it
     const ir::TraceContext::Object& object = left.context()->objects[i];
     if (object.kind != loaded[i].kind || object.description != loaded[i].description) return false;
+    if (object.owner != nullptr && loaded[i].owner != nullptr) {
+      const auto part = constant_storage().store_part(object, left);
+      if (part && !ir::is_same(*part, *constant_storage().store_part(loaded[i], right))) return false;
+      if (part) continue;
+    }
     const auto content = object.owner == nullptr ? std::nullopt : store(object);
     if (content.has_value() != (loaded[i].owner != nullptr) || (content && content != store(loaded[i]))) return false;
   }
@@ -134,13 +158,13 @@ bool has_same_objects(const ir::Trace& left, const ir::Trace& right) {
 /// nullopt: storing and loading gives the same trace.
 std::optional<std::string> difference_of_round_trip(const ir::Trace& trace) {
   try {
-    const std::string bytes = ir::serialize(std::span(&trace, 1), bridge::constant_storage());
-    const ir::Trace loaded = ir::deserialize(bytes, &find_any_operator, bridge::constant_storage()).at(0);
+    const std::string bytes = ir::serialize(std::span(&trace, 1), constant_storage());
+    const ir::Trace loaded = ir::deserialize(bytes, &find_any_operator, constant_storage()).at(0);
     if (!ir::is_same(trace, loaded)) return "another trace is loaded";
     if (ir::hash_value(trace) != ir::hash_value(loaded)) return "the loaded trace has another hash";
     if (!has_same_objects(trace, loaded)) return "other objects are loaded";
     if (ir::print(trace, {.nested = true}) != ir::print(loaded, {.nested = true})) return "another text is loaded";
-    if (ir::serialize(std::span(&loaded, 1), bridge::constant_storage()) != bytes) return "other bytes are stored";
+    if (ir::serialize(std::span(&loaded, 1), constant_storage()) != bytes) return "other bytes are stored";
   } catch (const std::exception& error) {
     return error.what();
   }

@@ -74,9 +74,33 @@ std::string_view payload_of(std::string_view bytes) {
   return bytes;
 }
 
+enum Content : std::uint8_t { kNone, kBytes, kPart };
+
+/// Traces, and behind them those that their objects are made of, by the object's number.
+struct WithParts {
+  std::vector<Trace> traces;
+  std::map<std::uint32_t, std::size_t> parts;
+};
+
+WithParts with_parts(std::span<const Trace> traces, const ConstantStorage& storage) {
+  WithParts all{{traces.begin(), traces.end()}, {}};
+  for (std::size_t i = 0; storage.store_part && i < all.traces.size(); ++i) {
+    for (const auto& [index, location] : objects_of(std::span(&all.traces[i], 1))) {
+      const TraceContext::Object& object = all.traces[i].context()->objects.at(index);
+      if (object.owner == nullptr || all.parts.contains(index)) continue;
+      std::optional<Trace> part = storage.store_part(object, all.traces[i]);
+      if (!part) continue;
+      all.parts[index] = all.traces.size();
+      all.traces.push_back(*std::move(part));
+    }
+  }
+  return all;
+}
+
 /// `count` objects, of which those that no trace uses are not described.
-void write_objects(ByteWriter& writer, const UsedObjects& used, const TraceContext& context,
+void write_objects(ByteWriter& writer, const WithParts& all, const TraceContext& context,
                    const ConstantStorage& storage) {
+  const UsedObjects used = objects_of(all.traces);
   writer.write_number(used.empty() ? 0 : used.rbegin()->first + std::uint64_t{1});
   writer.write_number(used.size());
   for (const auto& [index, location] : used) {
@@ -86,14 +110,22 @@ void write_objects(ByteWriter& writer, const UsedObjects& used, const TraceConte
     writer.write_number(index);
     writer.write_number(static_cast<std::uint64_t>(object.kind));
     writer.write_text(object.description);
-    writer.write_number(content ? 1 : 0);
-    if (content) writer.write_text(*content);
+    const auto part = all.parts.find(index);
+    writer.write_number(part != all.parts.end() ? kPart : content ? kBytes : kNone);
+    if (part != all.parts.end()) {
+      writer.write_number(part->second);
+    } else if (content) {
+      writer.write_text(*content);
+    }
   }
 }
 
 void require(bool condition, const char* what) { THUNDER_CHECK(condition, "ir/serialization", what); }
 
-void read_objects(ByteReader& reader, TraceContext& context, const ConstantStorage& storage) {
+/// The trace that each object which is made of one is made of, by the object's number.
+std::map<std::uint64_t, std::uint64_t> read_objects(ByteReader& reader, TraceContext& context,
+                                                    const ConstantStorage& storage) {
+  std::map<std::uint64_t, std::uint64_t> parts;
   constexpr std::uint64_t kMost = 1U << 24;  // numbers without an object take no bytes
   const std::uint64_t count = reader.read_number();
   require(count <= kMost, "there are fewer objects");
@@ -105,10 +137,14 @@ void read_objects(ByteReader& reader, TraceContext& context, const ConstantStora
     require(kind <= static_cast<std::uint64_t>(ObjectKind::kPythonFunction), "no such kind of object");
     TraceContext::Object& object = context.objects[static_cast<std::size_t>(index)];
     object = {static_cast<ObjectKind>(kind), nullptr, std::string(reader.read_text())};
-    if (reader.read_number() == 0) continue;
-    const std::string_view content = reader.read_text();
-    if (storage.load) object.owner = storage.load(object.kind, content);
+    const std::uint64_t content = reader.read_number();
+    require(content <= kPart, "no such content");
+    if (content == kPart) parts[index] = reader.read_number();
+    if (content != kBytes) continue;
+    const std::string_view bytes = reader.read_text();
+    if (storage.load) object.owner = storage.load(object.kind, bytes);
   }
+  return parts;
 }
 
 void check(const Trace& trace) {
@@ -126,9 +162,11 @@ std::string serialize(std::span<const Trace> traces, const ConstantStorage& stor
   std::string payload;
   ByteWriter writer(payload);
   const std::shared_ptr<TraceContext> none = std::make_shared<TraceContext>();
-  write_objects(writer, objects_of(traces), traces.empty() ? *none : *traces[0].context(), storage);
+  const WithParts all = with_parts(traces, storage);
+  writer.write_number(traces.size());
+  write_objects(writer, all, traces.empty() ? *none : *traces[0].context(), storage);
   TraceArchive archive;
-  for (const Trace& trace : traces) archive.add(trace);
+  for (const Trace& trace : all.traces) archive.add(trace);
   archive.write(writer);
 
   std::string bytes{kMagic};
@@ -143,11 +181,19 @@ std::vector<Trace> deserialize(std::string_view bytes, FindOperator find_operato
   try {
     ByteReader reader(payload);
     const auto context = std::make_shared<TraceContext>();
-    read_objects(reader, *context, storage);
+    const std::uint64_t count = reader.read_number();
+    const auto parts = read_objects(reader, *context, storage);
     const TraceArchive archive = TraceArchive::read(reader, find_operator, context);
     require(reader.is_at_end(), "there is more than traces");
     std::vector<Trace> traces = archive.restore_all();
     std::ranges::for_each(traces, &check);
+    require(count <= traces.size(), "there are fewer traces");
+    for (const auto& [index, position] : parts) {
+      require(position < traces.size(), "there are fewer traces");
+      TraceContext::Object& object = context->objects[static_cast<std::size_t>(index)];
+      if (storage.load_part) object.owner = storage.load_part(object.kind, traces[static_cast<std::size_t>(position)]);
+    }
+    traces.erase(traces.begin() + static_cast<std::ptrdiff_t>(count), traces.end());
     return traces;
   } catch (const InternalError& error) {
     refuse(std::string("damaged: ") + error.what());

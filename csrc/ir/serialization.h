@@ -18,19 +18,24 @@ struct ConstantStorage {
   std::function<std::optional<std::string>(const TraceContext::Object&)> store;
   /// The owner of an object of this kind that `store` stored.
   std::function<std::shared_ptr<void>(ObjectKind kind, std::string_view bytes)> load;
+  /// An object that consists of operations on values of `trace`, which uses it, as a trace; nullopt: it does not.
+  std::function<std::optional<Trace>(const TraceContext::Object&, const Trace& trace)> store_part{};
+  /// The owner of an object of this kind that `store_part` made this of.
+  std::function<std::shared_ptr<void>(ObjectKind kind, const Trace& part)> load_part{};
 };
 
 // Traces as bytes, which hold data alone: nothing in them is ever run, and what is read is checked.
 //
 //   8 bytes "thundrtr", 4 of the version, 8 of the payload's size, 8 of its FNV-1a checksum, all little-endian;
-//   then the payload: the object constants, and a TraceArchive (`trace_archive.h`). Numbers are in groups of seven bits
+//   then the payload: how many traces, the object constants, and a TraceArchive (`trace_archive.h`) of the traces and of
+//   those that objects are made of. Numbers are in groups of seven bits
 //   (`base/bytes.h`); texts and tables begin with their length; enumerators are their numbers. Operators stand by name,
 //   overload and schema, without defaults, which are among the arguments.
 //
 // An object that cannot be stored is a hole: its kind and description stay, its owner is null, and what needs it says
 // so. Objects keep their numbers, so that the loaded trace prints as the stored one.
 
-inline constexpr std::uint32_t kSerializationVersion = 2;
+inline constexpr std::uint32_t kSerializationVersion = 3;
 
 /// The traces share one context.
 [[nodiscard]] std::string serialize(std::span<const Trace> traces, const ConstantStorage& storage = {});

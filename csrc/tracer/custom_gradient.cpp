@@ -1,8 +1,10 @@
 #include "tracer/custom_gradient.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <unordered_set>
 #include <utility>
 
@@ -137,6 +139,49 @@ std::vector<std::uint32_t> symbols_with_gradients(const ir::Trace& trace) {
     all.symbols.insert(all.symbols.end(), symbols.begin(), symbols.end());
   }
   return ir::symbols_of(all);
+}
+
+ir::Trace trace_of_gradient(const CustomGradient& gradient, const ir::Trace& trace) {
+  ir::Trace part = trace.empty_copy("custom_gradient");
+  part.inputs.clear();
+  part.memory_of_inputs.clear();
+  part.conditions.clear();
+  std::unordered_set<std::uint32_t> known;
+  for (const std::vector<ir::ValueId>* list : {&gradient.cotangents, &gradient.reads, &gradient.inputs}) {
+    for (const ir::ValueId id : *list) {
+      if (known.insert(index_of(id)).second) part.inputs.push_back(id);
+    }
+  }
+  part.symbols = gradient.symbols;
+  part.outputs.clear();
+  for (const std::vector<ir::ValueId>* list :
+       {&gradient.cotangents, &gradient.reads, &gradient.inputs, &gradient.gradients}) {
+    ir::ArgumentList values;
+    for (const ir::ValueId id : *list) values.push_back(id == ir::kNoValue ? ir::Argument() : ir::Argument(id));
+    part.outputs.emplace_back(std::move(values));
+  }
+  return part;
+}
+
+CustomGradient gradient_of_trace(const ir::Trace& part) {
+  constexpr const char* kNoGradient = "a trace is no gradient";
+  CustomGradient gradient;
+  gradient.symbols = part.symbols;
+  const std::array lists{&gradient.cotangents, &gradient.reads, &gradient.inputs, &gradient.gradients};
+  THUNDER_CHECK(part.outputs.size() == lists.size(), "tracer", kNoGradient);
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    const auto* values = part.outputs[i].get<ir::ArgumentList>();
+    THUNDER_CHECK(values != nullptr, "tracer", kNoGradient);
+    for (const ir::Argument& value : *values) {
+      const auto* id = value.get<ir::ValueId>();
+      lists[i]->push_back(id == nullptr ? ir::kNoValue : *id);
+    }
+  }
+  const bool has_all = std::ranges::none_of(std::span(lists).first(3), [](const std::vector<ir::ValueId>* list) {
+    return std::ranges::find(*list, ir::kNoValue) != list->end();
+  });
+  THUNDER_CHECK(has_all && gradient.inputs.size() == gradient.gradients.size(), "tracer", kNoGradient);
+  return gradient;
 }
 
 const CustomGradient& custom_gradient_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {

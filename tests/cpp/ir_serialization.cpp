@@ -31,14 +31,19 @@ const Operator* find_changed_operator(const std::string& name, const std::string
 }
 const Operator* find_nothing(const std::string& /*name*/, const std::string& /*overload*/) { return nullptr; }
 
-/// An int stands for a tensor; other objects cannot be stored.
+/// An int stands for a tensor, a trace for a gradient; other objects cannot be stored.
 const ConstantStorage kStorage{
     [](const TraceContext::Object& object) {
       return object.kind == ObjectKind::kTensor
                  ? std::optional(std::to_string(*static_cast<const int*>(object.owner.get())))
                  : std::nullopt;
     },
-    [](ObjectKind, std::string_view bytes) { return std::make_shared<int>(std::stoi(std::string(bytes))); }};
+    [](ObjectKind, std::string_view bytes) { return std::make_shared<int>(std::stoi(std::string(bytes))); },
+    [](const TraceContext::Object& object, const Trace&) {
+      return object.kind == ObjectKind::kCustomGradient ? std::optional(*static_cast<const Trace*>(object.owner.get()))
+                                                        : std::nullopt;
+    },
+    [](ObjectKind, const Trace& part) { return std::make_shared<Trace>(part); }};
 
 /// A trace with everything that a trace can have.
 Trace example() {
@@ -132,10 +137,30 @@ TEST(objects_keep_their_numbers_and_those_without_bytes_are_holes) {
   CHECK(context.objects[0].description.empty());  // objects that only other traces use are not stored
 }
 
+TEST(objects_that_consist_of_operations_are_stored_with_what_these_use) {
+  Trace trace("trace", std::make_shared<TraceContext>());
+  const TypePtr type = tensor_type(Dtype::kFloat32, {4});
+  const ValueId x = trace.add_input(type, "x");
+  Trace part = trace.empty_copy("gradient");
+  const auto tensor = trace.context()->add_object(ObjectKind::kTensor, std::make_shared<int>(42));
+  part.outputs = {add_call(part, kMix, {x, x, tensor}, type)};
+  const auto gradient = trace.context()->add_object(ObjectKind::kCustomGradient, std::make_shared<Trace>(part));
+  trace.outputs = {add_call(trace, kMix, {x, x, gradient}, type)};
+
+  const std::string bytes = bytes_of(trace);
+  const std::vector<Trace> loaded = deserialize(bytes, &find_operator, kStorage);
+  CHECK_EQ(loaded.size(), 1U);
+  const TraceContext& context = *loaded[0].context();
+  const auto found = context.owner_of(gradient, ObjectKind::kCustomGradient);
+  CHECK_EQ(print(*static_cast<const Trace*>(found.get())), print(part));
+  CHECK_EQ(*static_cast<const int*>(context.owner_of(tensor, ObjectKind::kTensor).get()), 42);
+  CHECK(bytes_of(loaded[0]) == bytes);
+}
+
 // Enumerators and kinds are written by number: a change needs a new version.
 TEST(the_format_is_that_of_its_version) {
-  CHECK_EQ(kSerializationVersion, 2U);
-  CHECK_EQ(checksum(bytes_of(example())), 2943321525464701181ULL);
+  CHECK_EQ(kSerializationVersion, 3U);
+  CHECK_EQ(checksum(bytes_of(example())), 17970502719934976290ULL);
 }
 
 TEST(errors_name_what_is_wrong_with_bytes) {
@@ -144,7 +169,7 @@ TEST(errors_name_what_is_wrong_with_bytes) {
   CHECK(has(error_of("PK" + bytes), "of something else"));
   std::string newer = bytes;
   newer[8] = 9;
-  CHECK(has(error_of(newer), "expected version 2, got 9, of a newer thunder"));
+  CHECK(has(error_of(newer), "expected version 3, got 9, of a newer thunder"));
   CHECK(has(error_of(bytes.substr(0, bytes.size() - 1)), "bytes behind the header"));
   CHECK(has(error_of(bytes + "x"), "bytes behind the header"));
   std::string damaged = bytes;

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import thunder
 from thunder import Trace
@@ -196,3 +197,30 @@ def test_same_trace_gives_the_same_bytes() -> None:
     first, second = (Trace.of_function(lambda x: (x.sin() * 2,), torch.ones(2)) for _ in range(2))
     assert stored(first) == stored(second)
     assert stored(loaded(stored(first))) == stored(first)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        ctx.save_for_backward(x)
+        return x.sin(), y * 2
+
+    @staticmethod
+    def backward(ctx: Any, first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return first * ctx.saved_tensors[0].cos() * 2 + second * torch.tensor([3.0]), None
+
+
+def with_gradients_of_its_own(x: torch.Tensor) -> torch.Tensor:
+    first, second = Doubled.apply(x, x.exp())
+    return checkpoint(lambda t: t.sin().exp(), first + second, use_reentrant=False).sum()
+
+
+def test_gradients_of_the_program_are_stored() -> None:
+    trace = thunder.last_traces(example(with_gradients_of_its_own))[0]
+    again = loaded(stored(trace))
+    assert "custom_gradient" in str(trace)
+    assert again.missing_objects == {}
+    assert str(again) == str(trace)
+    assert stored(again) == stored(trace)
+    x = torch.randn(3, 3)
+    torch.testing.assert_close(again.python_callable()(x)[0], with_gradients_of_its_own(x))
