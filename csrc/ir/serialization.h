@@ -27,8 +27,8 @@ struct ConstantStorage {
 // Traces as bytes, which hold data alone: nothing in them is ever run, and what is read is checked.
 //
 //   8 bytes "thundrtr", 4 of the version, 8 of the payload's size, 8 of its FNV-1a checksum, all little-endian;
-//   then the payload: how many traces, the object constants, and a TraceArchive (`trace_archive.h`) of the traces and of
-//   those that objects are made of. Numbers are in groups of seven bits
+//   then the payload: how many traces, the object constants, and a TraceArchive (`trace_archive.h`) of the traces and
+//   of those that objects are made of. Numbers are in groups of seven bits
 //   (`base/bytes.h`); texts and tables begin with their length; enumerators are their numbers. Operators stand by name,
 //   overload and schema, without defaults, which are among the arguments.
 //

@@ -28,8 +28,8 @@ void lower(const Executor& /*self*/, const ir::BoundSymbol& symbol, const ir::Tr
            runtime::ProgramBuilder& builder) {
   if (operators::has_fact(*symbol.op, operators::Fact::kReadsGradMode)) {
     const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-    builder.call(op, &call_recording, std::make_shared<const c10::OperatorHandle>(op),
-                 operands_of(symbol, trace), result_slots(symbol), location_of(symbol));
+    builder.call(op, &call_recording, std::make_shared<const c10::OperatorHandle>(op), operands_of(symbol, trace),
+                 result_slots(symbol), location_of(symbol));
     return;
   }
   lower_operator(symbol, trace, builder, is_small(symbol, trace));
