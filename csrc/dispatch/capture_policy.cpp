@@ -17,10 +17,14 @@ namespace {
 using interpreter::Treatment;
 
 // Folders and files, below the standard library or the torch package, whose functions CPython runs by itself: they
-// never see a tensor of the trace, and nothing that they read decides what the program computes.
-constexpr std::array kNativeLibrary{"abc.py",    "enum.py",     "importlib/",   "inspect.py",    "linecache.py",
-                                    "logging/",  "re/",         "re.py",        "tokenize.py",   "traceback.py",
-                                    "typing.py", "warnings.py", "sre_parse.py", "sre_compile.py"};
+// do nothing to a tensor of the trace, and nothing that they read decides what the program computes. What they call of
+// the program is interpreted.
+constexpr std::array kNativeLibrary{"abc.py",      "enum.py",      "inspect.py",    "linecache.py", "logging/",
+                                    "re/",         "re.py",        "tokenize.py",   "traceback.py", "typing.py",
+                                    "warnings.py", "sre_parse.py", "sre_compile.py"};
+// Where a module that an import executes for the first time is not interpreted either: it stays, whatever becomes of
+// the trace.
+constexpr std::array kUnobservedLibrary{"importlib/"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
 /// A function in Python, by the file and the name of its code.
@@ -31,6 +35,7 @@ struct FunctionInFile {
 /// Functions of the standard library, in such files, that look at what an object consists of, or hand it on.
 constexpr std::array kLooking{
     FunctionInFile{"typing.py", "cast"},
+    FunctionInFile{"typing.py", "__call__"},  // of a generic class with parameters, which makes an instance
     FunctionInFile{"re/__init__.py", "sub"},  // `repl` may be a function of the program
     FunctionInFile{"re/__init__.py", "subn"},
     FunctionInFile{"re.py", "sub"},
@@ -150,7 +155,9 @@ Treatment treatment_of(PyCodeObject* code) {
     return Treatment::kInterpret;
   }
   const std::string_view file = name;
-  if (file.starts_with("<frozen importlib")) return Treatment::kNative;
+  if (file.starts_with("<frozen importlib") || lies_in(file, standard_library(), kUnobservedLibrary)) {
+    return Treatment::kUnobserved;
+  }
   // A function made by `boolean_dispatch`, such as `adaptive_max_pool1d`, only calls one of two others.
   const bool is_dispatch =
       file.ends_with("/_jit_internal.py") && PyUnicode_CompareWithASCIIString(code->co_name, "fn") == 0;
@@ -158,7 +165,8 @@ Treatment treatment_of(PyCodeObject* code) {
   const bool is_native = (lies_in(file, standard_library(), kNativeLibrary) && !looks_at_instances) ||
                          lies_in(file, torch_folder(), kNativeTorch) ||
                          is_among(kBookkeeping, torch_folder(), code, file);
-  return is_native && !is_dispatch ? Treatment::kNative : Treatment::kInterpret;
+  if (is_native && !is_dispatch) return Treatment::kNative;
+  return is_library_file(file) ? Treatment::kLibrary : Treatment::kInterpret;
 }
 
 void add_substitutes(interpreter::TrackerOptions& options) {

@@ -66,6 +66,11 @@ at::Tensor Recorder::trace_tensor_of(const at::Tensor& tensor) {
   if (impl != nullptr) return tensor;
   if (auto input = tensors.find_input(tensor)) return *input;
   if (auto known = tensors.find_constant(tensor)) return *known;
+  if (level() == Level::kTop && tensor.requires_grad()) {
+    // Its gradient would be lost: a constant has none.
+    throw UserError(ErrorKind::kNotImplemented,
+                    "a tensor from outside that requires grad is used by code which is not looked into");
+  }
   const SuspendRecording suspended;
   at::Tensor constant = tensors.add_constant(tensor);
   if (has_foreign_memory(tensor)) arrays.add(tensor, constant);

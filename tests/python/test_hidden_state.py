@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
+import importlib
+import inspect
 import itertools
 import operator
 import re
+import sys
+import traceback
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pytest
@@ -327,6 +332,111 @@ def fields_behind_super() -> Program:
     )
 
 
+T = TypeVar("T")
+
+
+def made_of_generic_class(*bases: type) -> Callable[[], Program]:
+    def make() -> Program:
+        function, state = counted()
+
+        class Box(*bases, Generic[T]):  # type: ignore[misc]
+            def __init__(self, x: torch.Tensor) -> None:
+                super().__init__()
+                self.value = function(x)
+
+        return lambda x: Box[int](x).value, lambda: state.__setitem__(0, state[0] + 1), lambda: list(state)
+
+    return make
+
+
+def generic_dataclass() -> Program:
+    function, state = counted()
+
+    @dataclasses.dataclass
+    class Box(Generic[T]):
+        value: T
+
+        def __post_init__(self) -> None:
+            self.value = function(self.value)  # type: ignore[arg-type, assignment]
+
+    return lambda x: Box[int](x).value, lambda: state.__setitem__(0, state[0] + 1), lambda: list(state)  # type: ignore[arg-type, return-value]
+
+
+def of_library(reach: Callable[[Callable[[], float]], Callable[[], float]]) -> Callable[[], Program]:
+    """A program that has a function of the standard library call one which reads and writes a list."""
+
+    def make() -> Program:
+        state = [2.0]
+
+        def number() -> float:
+            state.append(state[0])
+            return state[0]
+
+        find = reach(number)
+        return lambda x: x * find(), lambda: state.__setitem__(0, state[0] + 1), lambda: list(state)
+
+    return make
+
+
+def missing_member(number: Callable[[], float]) -> Callable[[], float]:
+    class Choice(enum.Enum):
+        FIRST = 1
+        SECOND = 2
+
+        @classmethod
+        def _missing_(cls, _value: object) -> Choice:
+            return cls.FIRST if number() < 4 else cls.SECOND
+
+    return lambda: Choice(7).value
+
+
+def member_made_inside(number: Callable[[], float]) -> Callable[[], float]:
+    def find() -> float:
+        class Choice(enum.Enum):
+            FIRST = 1
+
+            def __init__(self, value: int) -> None:
+                self.weight = value * number()
+
+        return Choice.FIRST.weight
+
+    return find
+
+
+def compared_members(number: Callable[[], float]) -> Callable[[], float]:
+    class Value(list):  # type: ignore[type-arg]
+        def __eq__(self, other: object) -> bool:
+            return bool(number() < 4) == bool(self)
+
+    class Choice(enum.Enum):
+        FIRST = Value()
+        SECOND = Value([1])
+
+    value = Value([1, 2])
+    return lambda: 2.0 if Choice(value) is Choice.FIRST else 3.0
+
+
+def text_of_an_error(number: Callable[[], float]) -> Callable[[], float]:
+    class Failure(Exception):
+        def __str__(self) -> str:
+            return f"{number()}"
+
+    return lambda: float(traceback.format_exception_only(Failure())[0].split(": ")[1])
+
+
+def signature(number: Callable[[], float]) -> Callable[[], float]:
+    class Described:
+        @property
+        def __signature__(self) -> inspect.Signature:
+            kind = inspect.Parameter.POSITIONAL_ONLY
+            return inspect.Signature([inspect.Parameter(f"p{int(number())}", kind)])
+
+        def __call__(self) -> None: ...
+
+    described = Described()
+    return lambda: float(next(iter(inspect.signature(described).parameters))[1:])
+
+
 PROGRAMS = {
     **{each.__name__: of_holder(each) for each in (in_tuple, in_list_of_tuples, in_set, as_key, as_default)},
     **{each.__name__: of_holder(each) for each in (as_property, in_enum)},
@@ -338,7 +448,11 @@ PROGRAMS = {
     **{each.__name__: each for each in (substitution_with_a_callback, method_of_a_tensor, method_of_a_parameter)},
     **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses, static_method_in_c)},
     **{each.__name__: each for each in (slots_by_descriptors, slots_behind_super, empty_slots_behind_super)},
-    **{each.__name__: each for each in (fields_behind_super,)},
+    **{each.__name__: each for each in (fields_behind_super, generic_dataclass)},
+    "generic class": made_of_generic_class(),
+    "generic module": made_of_generic_class(torch.nn.Module),
+    **{each.__name__: of_library(each) for each in (missing_member, member_made_inside, compared_members)},
+    **{each.__name__: of_library(each) for each in (text_of_an_error, signature)},
 }
 
 
@@ -648,3 +762,32 @@ def test_memory_of_an_array_that_flat_shows() -> None:
             array[0, 0] += 1
         runs.append([*run, array.tolist()])
     assert runs[0] == runs[1]
+
+
+def test_parameters_that_a_generic_class_uses_get_gradients() -> None:
+    weight = torch.ones(3, requires_grad=True)
+
+    class Box(Generic[T]):
+        def __init__(self, x: torch.Tensor) -> None:
+            self.value = x * weight
+
+    box = thunder.jit(lambda x: Box[int](x).value, fullgraph=True)
+    for call in range(2):
+        box(torch.full((3,), 2.0 + call)).sum().backward()
+    torch.testing.assert_close(weight.grad, torch.full((3,), 5.0))
+
+
+def test_parameters_that_an_imported_module_uses_run_in_eager(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "scaled_on_import.py").write_text("import sys\nheld = sys.held_by_test\nheld.y = held.x * held.w\n")
+    held = types.SimpleNamespace(w=torch.ones(3, requires_grad=True), x=None, y=None)
+    monkeypatch.setattr("sys.held_by_test", held, raising=False)
+
+    def f(x: torch.Tensor) -> Any:
+        held.x = x
+        sys.modules.pop("scaled_on_import", None)
+        importlib.import_module("scaled_on_import")
+        return held.y
+
+    with pytest.warns(thunder.EagerFallbackWarning, match="requires grad is used by code"):
+        assert thunder.jit(f)(torch.ones(3)).grad_fn is not None

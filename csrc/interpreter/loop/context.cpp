@@ -8,6 +8,13 @@ namespace thunder::interpreter {
 
 thread_local Context* current_context = nullptr;
 
+NativeFunctionScope::NativeFunctionScope(Treatment treatment) : saved_(current_context) {
+  native_.outer = saved_->outer != nullptr ? saved_->outer : saved_;
+  current_context = treatment == Treatment::kUnobserved ? nullptr : &native_;
+}
+
+NativeFunctionScope::~NativeFunctionScope() { current_context = saved_; }
+
 NativeScope::NativeScope() : saved_(std::exchange(current_context, nullptr)) {}
 NativeScope::~NativeScope() { current_context = static_cast<Context*>(saved_); }
 

@@ -15,7 +15,6 @@
 #include "interpreter/loop/handlers_statements.h"
 #include "interpreter/loop/handlers_values.h"
 #include "interpreter/loop/native_evaluation.h"
-#include "interpreter/loop/native_scope.h"
 
 namespace thunder::interpreter {
 
@@ -282,8 +281,8 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
         return refuse_frame(tstate, frame);
     }
-    if (context.observer->treatment(code_of(frame)) == Treatment::kNative) {
-      const NativeScope native;
+    if (const Treatment treatment = context.observer->treatment(code_of(frame)); is_native(treatment)) {
+      const NativeFunctionScope native(treatment);
       return evaluate_natively(tstate, frame, throwing);
     }
   }

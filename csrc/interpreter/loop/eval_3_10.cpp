@@ -8,7 +8,6 @@
 #include "interpreter/loop/handlers_3_10.h"
 #include "interpreter/loop/handlers_attributes.h"
 #include "interpreter/loop/native_evaluation.h"
-#include "interpreter/loop/native_scope.h"
 
 namespace thunder::interpreter {
 
@@ -208,8 +207,8 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       }
       if (status < 0 || !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return nullptr;
     }
-    if (context.observer->treatment(frame->f_code) == Treatment::kNative) {
-      const NativeScope native;
+    if (const Treatment treatment = context.observer->treatment(frame->f_code); is_native(treatment)) {
+      const NativeFunctionScope native(treatment);
       return evaluate_natively(tstate, frame, throwing);
     }
   }

@@ -61,9 +61,22 @@ class ContextScope {
   Context* saved_;
 };
 
-PyObject* evaluate(PyThreadState* tstate, Frame* frame, int throwing) {
-  if (current_context != nullptr) [[likely]]
+/// Runs a frame that a native function entered.
+PyObject* evaluate_below_native(PyThreadState* tstate, Frame* frame, int throwing) {
+  const Treatment treatment = current_context->outer->observer->treatment(code_of(frame));
+  if (treatment == Treatment::kInterpret) {
+    const OuterScope interpreted;
     return evaluate_frame(tstate, frame, throwing);
+  }
+  const NativeFunctionScope native(treatment);
+  return evaluate_natively(tstate, frame, throwing);
+}
+
+PyObject* evaluate(PyThreadState* tstate, Frame* frame, int throwing) {
+  if (current_context != nullptr) [[likely]] {
+    const bool is_native = current_context->outer != nullptr;
+    return (is_native ? evaluate_below_native : evaluate_frame)(tstate, frame, throwing);
+  }
   const auto& generators = adopted_generators();
   if (!generators.empty()) {
     PyObject* generator = generator_of(frame);

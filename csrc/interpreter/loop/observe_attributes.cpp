@@ -182,7 +182,7 @@ PyObject* report(Observer& observer, PyObject* owner, PyObject* name, Found foun
 /// Whether nobody observes what this `__getattr__` does.
 bool is_native(Observer& observer, PyObject* method) {
   return PyFunction_Check(method) &&
-         observer.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method))) == Treatment::kNative;
+         is_native(observer.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method))));
 }
 
 /// The value of `__getattr__`, after the generic lookup failed with a pending AttributeError.

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "interpreter/loop/intrinsics.h"
-#include "interpreter/loop/native_scope.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
@@ -192,9 +191,9 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
     return true;
   }
   auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-  if (context.observer->treatment(code) == Treatment::kNative) {
+  if (const Treatment treatment = context.observer->treatment(code); is_native(treatment)) {
     const bool is_read = read_arguments(*context.observer, arguments, count, names);
-    const NativeScope native;
+    const NativeFunctionScope native(treatment);
     *result = is_read ? PyObject_Vectorcall(function, arguments, count, names) : nullptr;
     return true;
   }

@@ -42,8 +42,15 @@ enum class WriteKind : std::uint8_t {
 /// How a Python function is to be executed.
 enum class Treatment : std::uint8_t {
   kInterpret,
-  kNative,  ///< CPython executes it, and everything that it calls
+  kLibrary,  ///< as kInterpret, but as kNative where a function of kNative calls it
+  kNative,   ///< CPython executes it, and functions of the library that it calls; those of the program are interpreted
+  kUnobserved,  ///< CPython executes it, and everything that it calls
 };
+
+/// Whether CPython executes a function that the program calls.
+[[nodiscard]] constexpr bool is_native(Treatment treatment) {
+  return treatment == Treatment::kNative || treatment == Treatment::kUnobserved;
+}
 
 /// Sees what an interpreted program reads, writes and calls. Nothing here knows torch. One observer belongs to one
 /// interpretation, on one thread, under the GIL. Without an observer the interpreter makes none of these calls.
