@@ -124,6 +124,7 @@ constexpr std::array kRefusals{
     Refusal{"traceback", "extract_stack", "the frames of the callers: look at them outside"},
     Refusal{"traceback", "format_stack", "the frames of the callers: look at them outside"},
     Refusal{"traceback", "print_stack", "the frames of the callers: look at them outside"},
+    Refusal{"_abc", "_abc_register", "a class that is registered with an abstract one: register it outside"},
     Refusal{"torch", "seed", "torch.seed: call it before, or use torch.manual_seed"},
     Refusal{"torch", "initial_seed", "torch.initial_seed: call it before"},
     Refusal{"torch", "Generator.seed", "Generator.seed: call it before, or use manual_seed"},

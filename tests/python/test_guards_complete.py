@@ -563,13 +563,44 @@ def test_new_attribute_of_a_tensor_from_outside_is_refused() -> None:
     assert not hasattr(weight, "tag")
 
 
-def test_write_to_a_thread_local_is_refused() -> None:
-    local = threading.local()
+@pytest.mark.parametrize("kind", ["plain", "subclass"])
+def test_attributes_of_a_thread_local_are_those_of_the_calling_thread(kind: str) -> None:
+    class WithDefault(threading.local):
+        made = 0
 
-    def f(x: torch.Tensor) -> torch.Tensor:
-        local.value = 3
-        return x
+        def __init__(self) -> None:
+            type(self).made += 1
+            self.value = 1.0
 
-    with pytest.raises(NotImplementedError, match="local"):
-        thunder.jit(f, fullgraph=True)(X)
-    assert not hasattr(local, "value")
+        @property
+        def doubled(self) -> float:
+            return 2 * self.value
+
+    def run(*, compile_it: bool) -> list[Any]:
+        WithDefault.made = 0
+        local: Any = threading.local() if kind == "plain" else WithDefault()
+
+        def f(x: torch.Tensor) -> Any:
+            local.value = getattr(local, "value", 5.0) + 1
+            if hasattr(local, "gone"):
+                del local.gone
+            held = vars(local).get("kept", 0), "kept" in local.__dict__
+            return (x * local.value).tolist(), getattr(local, "doubled", 0), held
+
+        called = thunder.jit(f) if compile_it else f
+        seen: list[Any] = []
+
+        def work() -> None:
+            for step in range(3):
+                seen.append((called(X), dict(vars(local))))
+                setattr(local, ("kept", "gone", "value")[step], 7.0)
+            seen.append(called(X))
+
+        for start in (work, lambda: None, work):
+            thread = threading.Thread(target=start)
+            thread.start()
+            thread.join()
+            work()
+        return [*seen, WithDefault.made]
+
+    assert run(compile_it=True) == run(compile_it=False)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import abc
 import collections
+import copy
 import dataclasses
+import datetime
+import decimal
 import enum
 import functools
+import hashlib
 import importlib
 import inspect
 import itertools
+import math
 import operator
 import re
 import sys
+import threading
 import traceback
 import types
 import weakref
+import zlib
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -437,6 +445,111 @@ def signature(number: Callable[[], float]) -> Callable[[], float]:
     return lambda: float(next(iter(inspect.signature(described).parameters))[1:])
 
 
+class Base:
+    pass
+
+
+class Derived(Base):
+    def find(self) -> Any:
+        return getattr(super(), "absent", 2.0)
+
+
+class Between(Base):
+    pass
+
+
+class Furthest:
+    factor = 2.0
+
+
+class Last(Between, Furthest):
+    def find(self) -> Any:
+        return super().factor
+
+
+def of_classes(kind: type, name: str, holder: type, values: list[Any]) -> Callable[[], Program]:
+    """A program that calls `find` of an object; `name` of a class is set to the values in turn, and then deleted."""
+
+    def make() -> Program:
+        item, left = kind(), list(values)
+
+        def change() -> None:
+            if left:
+                setattr(holder, name, left.pop(0))
+            elif name in vars(holder):
+                delattr(holder, name)
+
+        return lambda x: x * item.find(), change, lambda: None
+
+    return make
+
+
+def gain_of_a_descriptor(method: str) -> Callable[[], Program]:
+    def make() -> Program:
+        class Value:
+            pass
+
+        class Holder:
+            value = Value()
+
+        item = Holder()
+        if method == "__set__":
+            Value.__get__ = lambda *_: 3.0  # type: ignore[attr-defined]
+            vars(item)["value"] = 2.0
+        given = {"__set__": lambda *_: None, "__get__": lambda *_: 3.0}[method]
+        return (
+            lambda x: x * (item.value if isinstance(item.value, float) else 2.0),
+            lambda: setattr(Value, method, given),
+            lambda: None,
+        )
+
+    return make
+
+
+def method_bound_by_its_descriptor() -> Program:
+    item: Any = types.SimpleNamespace(scale=2.0)
+
+    def scaled(self: Any, x: torch.Tensor) -> torch.Tensor:
+        self.calls = getattr(self, "calls", 0) + 1
+        return x * self.scale
+
+    def change() -> None:
+        item.scale += 1
+
+    return lambda x: scaled.__get__(item, types.SimpleNamespace)(x), change, lambda: item.calls
+
+
+def copied_by(method: str) -> Callable[[], Program]:
+    def make() -> Program:
+        class Kept:
+            value = 2.0
+
+        item, given = Kept(), {"__getstate__": lambda _: {"value": 3.0}, "__reduce__": lambda _: (Pair, (3.0, 1.0))}
+        return (
+            lambda x: x * getattr(copy.copy(item), "value", 5.0),
+            lambda: setattr(Kept, method, given[method]),
+            lambda: None,
+        )
+
+    return make
+
+
+def same_numbers(make: Callable[[float], Any]) -> Callable[[], Program]:
+    """A program that asks whether two of its objects are one."""
+
+    def program() -> Program:
+        first = make(3.0)
+        held = [first, first]
+        others = [make(3.0), first, make(3.0)]
+        return (
+            lambda x: x * (2 if held[0] is held[1] else 3) * (2 if held[0] in held[1:] else 3),
+            lambda: held.__setitem__(1, others.pop() if others else first),
+            lambda: None,
+        )
+
+    return program
+
+
 PROGRAMS = {
     **{each.__name__: of_holder(each) for each in (in_tuple, in_list_of_tuples, in_set, as_key, as_default)},
     **{each.__name__: of_holder(each) for each in (as_property, in_enum)},
@@ -449,6 +562,15 @@ PROGRAMS = {
     **{each.__name__: each for each in (next_of_an_iterator, kept_super, subclasses, static_method_in_c)},
     **{each.__name__: each for each in (slots_by_descriptors, slots_behind_super, empty_slots_behind_super)},
     **{each.__name__: each for each in (fields_behind_super, generic_dataclass)},
+    **{each.__name__: each for each in (method_bound_by_its_descriptor,)},
+    **{f"copies by {each}": copied_by(each) for each in ("__getstate__", "__reduce__")},
+    "absent behind super": of_classes(Derived, "absent", Base, [3.0, 4.0]),
+    "nearer behind super": of_classes(Last, "factor", Between, [3.0]),
+    **{f"class of a descriptor gains {each}": gain_of_a_descriptor(each) for each in ("__get__", "__set__")},
+    "same float": same_numbers(lambda number: float(str(number))),
+    "same integer": same_numbers(lambda number: int(number) + 10**9),
+    "same string": same_numbers(lambda number: "-".join(["a b", str(number)])),
+    "same NaN": same_numbers(lambda _: float("nan")),
     "generic class": made_of_generic_class(),
     "generic module": made_of_generic_class(torch.nn.Module),
     **{each.__name__: of_library(each) for each in (missing_member, member_made_inside, compared_members)},
@@ -791,3 +913,122 @@ def test_parameters_that_an_imported_module_uses_run_in_eager(tmp_path: Any, mon
 
     with pytest.warns(thunder.EagerFallbackWarning, match="requires grad is used by code"):
         assert thunder.jit(f)(torch.ones(3)).grad_fn is not None
+
+
+MADE_IN_C: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "generator": (
+        lambda: torch.Generator().manual_seed(3),
+        lambda made: torch.rand(2, generator=made),
+        lambda made: (made.initial_seed(), torch.rand(1, generator=made).item()),
+    ),
+    "clone of a generator": (
+        lambda: torch.Generator().clone_state(),
+        lambda made: torch.rand(2, generator=made),
+        lambda made: torch.rand(1, generator=made).item(),
+    ),
+    "hash": (lambda: hashlib.md5(b"a"), lambda made: made.update(b"b"), lambda made: made.hexdigest()),
+    "compressor": (zlib.compressobj, lambda made: made.compress(b"a" * 9), lambda made: made.flush()),
+    "context of decimal": (
+        lambda: decimal.getcontext().copy(),
+        lambda made: setattr(made, "prec", made.prec + 1),
+        lambda made: made.prec,
+    ),
+    "module": (lambda: types.ModuleType("a"), lambda made: setattr(made, "k", 1), lambda made: hasattr(made, "k")),
+    "lock": (threading.Lock, lambda made: made.acquire(blocking=False), lambda made: made.locked()),
+    "event": (threading.Event, lambda made: made.set(), lambda made: made.is_set()),
+    "row of an array": (
+        lambda: np.zeros(1, dtype=[("a", int)])[0],
+        lambda made: made.__setitem__("a", 1),
+        lambda made: made["a"],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("where", ["returned", "stored"])
+@pytest.mark.parametrize("name", MADE_IN_C)
+def test_changeable_objects_that_code_in_c_makes_are_new_ones_at_each_call(name: str, where: str) -> None:
+    make, change, look = MADE_IN_C[name]
+    holder: Any = types.SimpleNamespace(held=None)
+
+    def f(x: torch.Tensor) -> Any:
+        if where == "returned":
+            return x + 1, make()
+        holder.held = make()
+        return x + 1, None
+
+    runs = []
+    for called in (f, thunder.jit(f)):
+        run, kept = [], []
+        for _ in range(3):
+            made = called(X)[1] if where == "returned" else (called(X), holder.held)[1]
+            kept.append(made)
+            change(made)
+            run.append(look(made))
+        runs.append((run, len({id(each) for each in kept})))
+    assert runs[0] == runs[1]
+
+
+IMMUTABLE: dict[str, Callable[[], Any]] = {
+    "dtype": lambda: torch.result_type(torch.ones(1), 1),
+    "device": lambda: torch.device("cpu"),
+    "size": lambda: torch.Size([1, 2]),
+    "date": lambda: datetime.datetime(2020, 1, 2) + datetime.timedelta(days=1),
+    "decimal": lambda: decimal.Decimal("1.5") + 1,
+    "pattern": lambda: re.compile("a+b"),
+    "match": lambda: re.match("a", "ab"),
+    "number of NumPy": lambda: np.float32(1.5),
+    "dtype of NumPy": lambda: np.dtype("float32"),
+    "limits": lambda: torch.finfo(torch.float32),
+    "module": lambda: __import__("math"),
+    "class": lambda: type(X),
+    "function": lambda: getattr(math, "sin"),  # noqa: B009
+    "named tuple": lambda: sys.version_info,
+}
+
+
+@pytest.mark.parametrize("name", IMMUTABLE)
+def test_immutable_objects_that_code_in_c_makes_are_constants(name: str) -> None:
+    compiled = thunder.jit(lambda x: (x * 2, IMMUTABLE[name]()), fullgraph=True)
+    for _ in range(2):
+        assert str(compiled(X)[1]) == str(IMMUTABLE[name]())
+
+
+def test_learning_rates_of_a_scheduler_trace_nothing_anew() -> None:
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = thunder.jit(step)
+    for _ in range(12):
+        compiled(torch.ones(2, 3))
+        scheduler.step()
+    assert thunder.compile_stats(compiled)["cache_misses"] < 6
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+def test_class_that_is_registered_with_an_abstract_class_inside() -> None:
+    def run(*, compile_it: bool) -> list[Any]:
+        class Abstract(abc.ABC):  # noqa: B024
+            pass
+
+        class Plain:
+            pass
+
+        def f(x: torch.Tensor, register: int) -> Any:
+            before = isinstance(Plain(), Abstract)
+            if register:
+                Abstract.register(Plain)
+            return x.tolist(), before, isinstance(Plain(), Abstract)
+
+        called = thunder.jit(f) if compile_it else f
+        return [called(X, register) for register in (0, 1, 0, 1)]
+
+    assert run(compile_it=True) == run(compile_it=False)

@@ -1,5 +1,6 @@
 #include "interpreter/guards/guard_step.h"
 
+#include "interpreter/loop/thread_local.h"
 #include "interpreter/provenance/opaque_state.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/deque.h"
@@ -39,7 +40,9 @@ py::Borrowed item_of(py::Borrowed sequence, std::int64_t index) {
 }
 
 py::Borrowed through_descriptor(py::Borrowed object, py::Borrowed name, GuardScratch& scratch) {
-  PyObject* value = is_thread_local(object) ? PyObject_GetAttr(object, name) : PyObject_GenericGetAttr(object, name);
+  static PyObject* const dict = PyUnicode_InternFromString("__dict__");
+  const bool is_thread_dict = name == dict && is_thread_local(object);
+  PyObject* value = is_thread_dict ? thread_dict(object).release() : PyObject_GenericGetAttr(object, name);
   if (value == nullptr) PyErr_Clear();
   return scratch.keep(value);
 }

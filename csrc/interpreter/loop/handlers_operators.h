@@ -199,8 +199,10 @@ THUNDER_HANDLER(compare_op_bool) {
 
 THUNDER_HANDLER(is_op) {
   const bool same = m.peek(2) == m.top();
-  if constexpr (kObserved)
-    if (!is_scalar(m.top()) && !m.observer->examine_identity(m.peek(2), m.top())) return Step::kError;
+  if constexpr (kObserved) {
+    const bool is_single = m.top() == Py_None || PyBool_Check(m.top());
+    if (!is_single && !m.observer->examine_identity(m.peek(2), m.top())) return Step::kError;
+  }
   return replace_two(m, Py_NewRef(same != (argument != 0) ? Py_True : Py_False));
 }
 

@@ -5,6 +5,7 @@
 
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
+#include "interpreter/loop/thread_local.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/slots.h"
 
@@ -66,10 +67,14 @@ using Found = std::pair<PyObject*, AttributeSource>;
 
 /// Looks an attribute up as `object.__getattribute__` does.
 Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
+  static PyObject* const dict_name = interned("__dict__");
   PyTypeObject* type = Py_TYPE(owner);
+  const bool is_local = is_thread_local(owner);
+  if (is_local && name == dict_name) return {thread_dict(owner).release(), AttributeSource::kDescriptor};
   const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
-  if (!is_data_descriptor(attribute.get()) && has_instance_dict(type)) {
-    const py::Ref dict = py::Ref::steal(PyObject_GenericGetDict(owner, nullptr));
+  if (attribute) observed_look_up(observer, attribute.get(), "__get__ __set__ __delete__");
+  if (!is_data_descriptor(attribute.get()) && (is_local || has_instance_dict(type))) {
+    const py::Ref dict = is_local ? thread_dict(owner) : py::Ref::steal(PyObject_GenericGetDict(owner, nullptr));
     if (!dict) return {nullptr, AttributeSource::kInstance};
     PyObject* value = PyDict_GetItemWithError(dict.get(), name);
     if (value != nullptr)
@@ -90,10 +95,12 @@ Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
 /// Looks an attribute of a class `owner` up as `type.__getattribute__` does.
 Found find_in_class(Observer& observer, PyObject* owner, PyObject* name) {
   PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
+  if (meta_attribute != nullptr) observed_look_up(observer, meta_attribute, "__get__ __set__ __delete__");
   AttributeSource source = AttributeSource::kComputed;
   if (is_data_descriptor(meta_attribute)) {
     source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
   } else if (PyObject* attribute = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name)) {
+    observed_look_up(observer, attribute, "__get__");
     const bool computed = Py_TYPE(attribute)->tp_descr_get != nullptr && Py_TYPE(attribute) != &PyProperty_Type &&
                           reads_by_python(attribute);
     source = computed ? AttributeSource::kComputed : AttributeSource::kTypeObject;
@@ -157,6 +164,7 @@ PyObject* report_slot_behind_super(Observer& observer, PyObject* super, PyObject
 Found find_behind_super(Observer& observer, PyObject* super, PyObject* name) {
   PyTypeObject* type = class_behind_super(super, name);
   PyObject* attribute = type != nullptr ? _PyType_Lookup(type, name) : nullptr;
+  if (attribute != nullptr) observed_look_up(observer, attribute, "__get__");
   const bool is_computed =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr && reads_by_python(attribute);
   if (is_computed && !report_descriptor(observer, type, name, attribute)) return {nullptr, AttributeSource::kComputed};
@@ -210,15 +218,17 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
   return report(observer, owner, name, {value.release(), AttributeSource::kComputed});
 }
 
-/// Whether `type` looks attributes up as `object` or a module does, before any `__getattr__`.
-bool has_generic_lookup(PyTypeObject* type) {
+/// Whether an object's type looks attributes up as `object`, a module or `threading.local` does, before any
+/// `__getattr__`.
+bool has_generic_lookup(PyObject* owner) {
   static PyObject* name = interned("__getattribute__");
+  PyTypeObject* type = Py_TYPE(owner);
   PyObject* found = _PyType_Lookup(type, name);
   if (found == nullptr || Py_TYPE(found) != &PyWrapperDescr_Type) return false;
   // Classes such as `dict` have one of their own around the same function.
   const void* function = reinterpret_cast<PyWrapperDescrObject*>(found)->d_wrapped;
   return function == reinterpret_cast<void*>(PyObject_GenericGetAttr) ||
-         function == reinterpret_cast<void*>(PyModule_Type.tp_getattro);
+         function == reinterpret_cast<void*>(PyModule_Type.tp_getattro) || is_thread_local(owner);
 }
 
 }  // namespace
@@ -251,7 +261,7 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
       PyErr_Clear();
       found = {PyObject_GetAttr(owner, name), AttributeSource::kComputed};
     }
-  } else if (has_generic_lookup(type)) {
+  } else if (has_generic_lookup(owner)) {
     method = _PyType_Lookup(type, getattr_name);
     found = find_generic(observer, owner, name);
   } else if (PyObject_TypeCheck(owner, &PySuper_Type)) {

@@ -158,10 +158,12 @@ void Reads::record_super_attribute(py::Borrowed super, py::Borrowed name) {
   bool behind = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* base = PyTuple_GET_ITEM(order, i);
-    if (behind && PyDict_Contains(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name) == 1) {
-      return record_type_attribute(reinterpret_cast<PyTypeObject*>(base), name);
+    if (behind) {
+      // Also where a class does not have it: it comes before those that do.
+      record_type_attribute(reinterpret_cast<PyTypeObject*>(base), name);
+      if (PyDict_Contains(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name) == 1) return;
     }
-    if (base == first.get()) behind = true;
+    behind = behind || base == first.get();
   }
 }
 

@@ -215,9 +215,15 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
 }
 
 bool Reads::examine_identity(PyObject* left, PyObject* right) {
+  if (left != right && state_.hooks.is_number(left) && state_.hooks.is_number(right)) {
+    PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
+    return false;
+  }
   const auto find = [this](PyObject* object) {
-    const bool is_tuple = PyTuple_CheckExact(object) && classify(object, state_.hooks) == ConstantKind::kEquality;
-    if (is_tuple) return given().node_of(object);
+    // Numbers, strings and tuples of such are guarded by what they are worth until somebody asks which ones they are.
+    const bool is_by_value =
+        !state_.hooks.is_number(object) && classify(object, state_.hooks) == ConstantKind::kEquality;
+    if (is_by_value) return given().node_of(object);
     return state_.hooks.is_traced(object) ? node_behind(object, state_) : state_.provenance.find(object);
   };
   Node* first = find(left);
@@ -296,7 +302,7 @@ namespace {
 template <typename Visit>
 void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
   value = behind_view(value);
-  if (is_scalar(value) || depth > kDeepest) return;
+  if ((is_scalar(value) && !is_nan(value)) || depth > kDeepest) return;
   if (!is_container(value) && !PySlice_Check(value)) return visit(value);
   const auto enter = [&](PyObject* part) { for_each_leaf(part, visit, depth + 1); };
   for_each_item(value, enter);
@@ -324,13 +330,19 @@ void Reads::record_identities(py::Borrowed value) {
 
 void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
   std::vector<Node*> ours;
+  std::vector<PyObject*> without_value;  // each NaN is equal to itself alone
   for_each_leaf(left, [&](py::Borrowed leaf) {
+    if (is_nan(leaf)) without_value.push_back(leaf);
     const bool is_asked = is_python_class(Py_TYPE(leaf)) && !is_compared_by_identity(leaf);
     Node* node = is_asked ? state_.provenance.find(leaf) : nullptr;
     if (node != nullptr && !node->trace_tensor) ours.push_back(node);
   });
-  if (ours.empty()) return;
+  if (ours.empty() && without_value.empty()) return;
   for_each_leaf(right, [&](py::Borrowed leaf) {
+    if (is_nan(leaf)) {
+      for (PyObject* other : without_value) examine_identity(other, leaf);
+      return;
+    }
     Node* node = state_.provenance.find(leaf);
     if (std::ranges::find(ours, node) != ours.end()) record_state_as(*node, StateKind::kIdentity);
   });
@@ -353,6 +365,7 @@ bool Reads::read_names(py::Borrowed object) {
 }
 
 bool Reads::read_state(py::Borrowed owner) {
+  if (owner != nullptr) look_up(owner, "__reduce__ __getstate__ __getnewargs__ __getnewargs_ex__");
   Node* node = owner == nullptr ? nullptr : state_.provenance.find(owner);
   if (node == nullptr) return true;
   read_deeply(owner);

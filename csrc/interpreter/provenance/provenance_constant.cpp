@@ -81,8 +81,6 @@ bool equal_constants(py::Borrowed left, py::Borrowed right) {
 
 bool is_nan(py::Borrowed value) { return PyFloat_CheckExact(value) && std::isnan(PyFloat_AS_DOUBLE(value)); }
 
-bool is_thread_local(py::Borrowed object) { return std::strcmp(Py_TYPE(object)->tp_name, "_thread._local") == 0; }
-
 py::Ref instance_dict(py::Borrowed object) {
   if (PyModule_Check(object)) return py::Ref::share(PyModule_GetDict(object));
   if (PyType_Check(object) || _PyObject_GetDictPtr(object) == nullptr) return nullptr;

@@ -24,9 +24,6 @@ namespace thunder::interpreter {
 /// A float that is no number: containers tell two of them apart by their identity.
 [[nodiscard]] bool is_nan(py::Borrowed value);
 
-/// An instance of `threading.local` itself: its attributes are not where others have theirs.
-[[nodiscard]] bool is_thread_local(py::Borrowed object);
-
 /// The `__dict__` of an instance or module, made if need be; null without an exception when it has none.
 [[nodiscard]] py::Ref instance_dict(py::Borrowed object);
 

@@ -7,6 +7,7 @@
 
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
+#include "interpreter/loop/thread_local.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/dict_view.h"
@@ -150,10 +151,16 @@ const Read* Reads::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed v
 
 Node* Reads::instance_dict_node(Node& owner) {
   if (owner.instance_dict != nullptr) return owner.instance_dict;
-  const py::Ref dict = instance_dict(owner.object.get());
-  if (!dict) return nullptr;
+  const bool is_local = is_thread_local(owner.object.get());
+  const py::Ref dict = is_local ? thread_dict(owner.object.get()) : instance_dict(owner.object.get());
+  if (!dict) return PyErr_Clear(), nullptr;
   Node* node = state_.provenance.find(dict.get());
-  if (node == nullptr) node = &state_.provenance.add(dict.get(), &owner, Accessor::kInstanceDict, nullptr, 0);
+  if (node == nullptr && is_local) {
+    static PyObject* const name = PyUnicode_InternFromString("__dict__");
+    node = record(owner, Accessor::kDescriptor, name, 0, dict.get())->part;
+  } else if (node == nullptr) {
+    node = &state_.provenance.add(dict.get(), &owner, Accessor::kInstanceDict, nullptr, 0);
+  }
   owner.instance_dict = node;
   return node;
 }

@@ -74,8 +74,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       if (is_flat_iterator(value)) reads_.record_memory(owner);
       break;
     case AttributeSource::kComputed:
-      if (!PyObject_TypeCheck(owner, &PySuper_Type)) return read_computed(owner, name, value);
-      reads_.record_super_attribute(owner, name);
+      if (!read_missing_attribute(owner, name)) return Py_DECREF(value), nullptr;
       break;
   }
   return tensors_.present(value);
@@ -85,8 +84,8 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
   if (PyType_Check(owner)) {
     return reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name), true;
   }
+  if (PyObject_TypeCheck(owner, &PySuper_Type)) return reads_.record_super_attribute(owner, name), true;
   reads_.enter_unread(owner);
-  if (is_thread_local(owner)) return reads_.record_descriptor(owner, name, nullptr), true;
   if (state_.hooks.is_traced(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
   static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
   reads_.record_type_attribute(Py_TYPE(owner), name);
@@ -98,16 +97,6 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
     reads_.record_descriptor(owner, name, nullptr);
   }
   return true;
-}
-
-/// Reads of an attribute that code in C computed.
-PyObject* Tracker::read_computed(PyObject* owner, PyObject* name, PyObject* value) {
-  Node* node = state_.provenance.find(owner);
-  if (node != nullptr && is_thread_local(owner)) {
-    reads_.record_descriptor(owner, name, value);
-    return tensors_.present(value);
-  }
-  return read_missing_attribute(owner, name) ? tensors_.present(value) : nullptr;
 }
 
 PyObject* Tracker::referent(PyObject* proxy) {

@@ -87,8 +87,6 @@ class Tracker final : public Observer {
   void raise_interruption() const;
 
  private:
-  PyObject* read_computed(PyObject* owner, PyObject* name, PyObject* value);
-
   TrackerState state_;
   PartReads parts_{state_};
   Reads reads_{state_, parts_};

@@ -1,5 +1,7 @@
 #include "interpreter/structures/structure_builder.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -62,6 +64,30 @@ bool is_struct_sequence(PyTypeObject* type) {
   return visible != nullptr && all != nullptr && PyObject_RichCompareBool(visible, all, Py_EQ) == 1;
 }
 
+/// Whether an object that code in C made is known never to change.
+bool is_immutable(py::Borrowed value) {
+  constexpr std::array kTypes{"decimal.Decimal", "re.Pattern",  "re.Match",    "_struct.Struct",
+                              "torch.finfo",     "torch.iinfo", "numpy.dtype", "numpy.generic"};
+  const bool is_scalar = PyLong_Check(value) || PyFloat_Check(value) || PyUnicode_Check(value) ||
+                         PyBytes_Check(value) || PyComplex_Check(value);
+  if (is_python_class(Py_TYPE(value)) && PyObject_IS_GC(value) != 0) return false;  // it may have attributes
+  if (is_scalar) return true;
+  for (const PyTypeObject* type = Py_TYPE(value); type != nullptr; type = type->tp_base) {
+    const std::string_view name = type->tp_name;
+    if (name == "numpy.void") return false;  // a row of an array, whose fields can be set
+    if (name.starts_with("datetime.") || std::ranges::find(kTypes, name) != kTypes.end()) return true;
+  }
+  return false;
+}
+
+/// Whether a module is the one that an import gives.
+bool is_imported(py::Borrowed module) {
+  const py::Ref name = py::Ref::steal(PyModule_GetNameObject(module));
+  const py::Ref imported = py::Ref::steal(name ? PyImport_GetModule(name.get()) : nullptr);
+  PyErr_Clear();
+  return imported.get() == module;
+}
+
 void refuse(py::Borrowed value) {
   PyErr_Format(PyExc_NotImplementedError,
                "thunder.jit: expected tensors, numbers, containers and plain objects in what the function returns or "
@@ -114,8 +140,9 @@ bool StructureBuilder::is_size(py::Borrowed value) const {
 bool StructureBuilder::is_shareable(py::Borrowed value) {
   if (PyFunction_Check(value)) return is_shareable_function(value);
   if (PyTuple_CheckExact(value) || is_size(value) || is_nan(value)) return tracker_.reads().given().contains(value);
-  if (classify(value, tracker_.hooks()) != ConstantKind::kUnknown) return true;
-  return !PyObject_IS_GC(value) && Py_TYPE(value) != &PyBaseObject_Type && !is_buffer(value);
+  if (PyModule_Check(value)) return is_imported(value);
+  if (std::string_view(Py_TYPE(value)->tp_name) == "torch._C.Generator") return false;
+  return classify(value, tracker_.hooks()) != ConstantKind::kUnknown || is_immutable(value);
 }
 
 std::uint32_t StructureBuilder::add(py::Borrowed value) {
@@ -311,8 +338,9 @@ bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
   }
   bool complete = true;
   const auto add_value = [&](PyObject* item) {
+    if (!complete) return;  // an exception is set
     part.children.push_back(add(item));
-    complete = complete && part.children.back() != kFailed;
+    complete = part.children.back() != kFailed;
   };
   if (const py::Ref dict = instance_dict(value)) {
     PyObject *name, *item;
@@ -323,6 +351,7 @@ bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
     }
   }
   const auto add_slot = [&](PyObject* name) {
+    if (!complete) return;
     const py::Ref item = py::Ref::steal(PyObject_GenericGetAttr(value, name));
     if (!item) return PyErr_Clear();
     part.slots.push_back(py::Ref::share(name));
