@@ -152,12 +152,12 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kState:
       return (self == nullptr && key == nullptr) || reads_.read_state(self != nullptr ? self : key);
     case NativeEffect::kSubclasses:
-      if (self != nullptr && PyType_Check(self)) {
-        reads_.record_state_as(state_.provenance.constant(self), StateKind::kSubclasses);
+      if (Node* of_class = self != nullptr && PyType_Check(self) ? reads_.shared_node(self) : nullptr) {
+        reads_.record_state_as(*of_class, StateKind::kSubclasses);
       }
       return PyErr_Occurred() == nullptr;
     case NativeEffect::kGlobals:
-      state_.provenance.constant(PyEval_GetGlobals());
+      reads_.shared_node(PyEval_GetGlobals());
       return true;
     case NativeEffect::kGetItem:
     case NativeEffect::kHasItem:

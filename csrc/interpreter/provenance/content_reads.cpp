@@ -242,7 +242,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
     const bool is_from_outside = state_.provenance.find(owner) != nullptr;
     owner = mapping_behind(owner);
     // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
-    if (PyDict_CheckExact(owner) && !is_from_outside) state_.provenance.constant(owner);
+    if (PyDict_CheckExact(owner) && !is_from_outside) shared_node(owner);
   }
   record_key(key);
   if (PyDict_Check(owner)) record_shared(key, owner);
@@ -337,7 +337,7 @@ void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
 }
 
 bool Reads::read_names(py::Borrowed object) {
-  Node* node = PyModule_Check(object) ? &state_.provenance.constant(object) : state_.provenance.find(object);
+  Node* node = PyModule_Check(object) ? shared_node(object) : state_.provenance.find(object);
   Node* dict = node == nullptr || PyType_Check(object) ? nullptr : instance_dict_node(*node);
   if (dict != nullptr && !examine(dict->object.get(), Aspect::kKeys)) return false;
   PyObject* type = PyType_Check(object) ? static_cast<PyObject*>(object) : reinterpret_cast<PyObject*>(Py_TYPE(object));
@@ -346,7 +346,7 @@ bool Reads::read_names(py::Borrowed object) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
     if (is_immutable_type(base) || !is_python_class(base)) continue;
     PyObject* names = dict_of_type(base);  // which lives as long as the class
-    state_.provenance.constant(names, std::string(base->tp_name) + ".__dict__");
+    shared_node(names, std::string(base->tp_name) + ".__dict__");
     if (!examine(names, Aspect::kKeys)) return false;
   }
   return true;

@@ -97,6 +97,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   }
   if (const int status = intercept(call.callable, native, result); status != 0) return status;
   if (is_method_of_another_type(call.callable, native)) return 0;  // a TypeError, before anything is read or written
+  if (runs_code(native.function)) note_globals(call);
   PyObject* first = native.count > 0 ? native.arguments[0] : nullptr;
   if (effect == NativeEffect::kIdentity && native.count == 1 && tell_identity(first, result)) return 1;
   if (effect == NativeEffect::kOpaque) return call_watched(call, native, result);
@@ -122,6 +123,13 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
 int NativeCalls::call_by_special_method(const VectorCall& call, PyObject** result) {
   static PyObject* const special = PyUnicode_InternFromString("__call__");
   static const void* const of_operator = [] {
+// The dicts that `exec` and `eval` are given.
+void NativeCalls::note_globals(const VectorCall& call) {
+  for (PyObject* argument : call.all()) {
+    if (PyDict_Check(argument)) reads_.note_globals(argument);
+  }
+}
+
     const py::Ref module = py::Ref::steal(py::import_module("_operator"));
     const py::Ref function = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "call") : nullptr);
     PyErr_Clear();  // Python 3.10 has none
@@ -301,7 +309,8 @@ int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
   } else {
     guard_memo(call.callable, call.count == 0 ? nullptr : owned[0].get(), *result);
     const bool is_unknown = classify(*result, state_.hooks) == ConstantKind::kUnknown;
-    if (is_unknown && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
+    const bool is_kept = is_unknown && !reads_.is_made(call.callable);
+    if (is_kept && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
   }
   const int status = finish(*result, result);
   return PyErr_Occurred() != nullptr ? -1 : status;

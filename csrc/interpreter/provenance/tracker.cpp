@@ -4,6 +4,8 @@
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/memoized.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -47,7 +49,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         tensors_.read_attribute_behind(owner, name, value);
         break;
       }
-      Node* node = PyModule_Check(owner) ? &state_.provenance.constant(owner) : state_.provenance.find(owner);
+      Node* node = PyModule_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
       if (node == nullptr) break;
       if (source == AttributeSource::kInstance) record_class();
       if (Node* dict = reads_.instance_dict_node(*node)) {
@@ -118,14 +120,16 @@ PyObject* Tracker::referent(PyObject* proxy) {
 }
 
 PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) {
-  const Read* read = reads_.record_dict_item(state_.provenance.constant(globals), name, from_builtins ? nullptr : value,
-                                             Audience::kProgram);
+  const Read* read = nullptr;
+  if (Node* node = reads_.shared_node(globals)) {
+    read = reads_.record_dict_item(*node, name, from_builtins ? nullptr : value, Audience::kProgram);
+  }
   if (from_builtins) reads_.record_dict_item(state_.provenance.constant(PyEval_GetBuiltins()), name, value);
   return tensors_.present(value, from_builtins ? nullptr : read);
 }
 
 bool Tracker::read_missing_global(PyObject* globals, PyObject* name) {
-  reads_.record_dict_item(state_.provenance.constant(globals), name, nullptr);
+  if (Node* node = reads_.shared_node(globals)) reads_.record_dict_item(*node, name, nullptr);
   reads_.record_dict_item(state_.provenance.constant(PyEval_GetBuiltins()), name, nullptr);
   return true;
 }
@@ -221,7 +225,16 @@ Treatment Tracker::treatment(PyCodeObject* code) {
 }
 
 void Tracker::made(PyObject* object) {
-  if (PyFunction_Check(object)) return reads_.note_made(object);
+  if (PyFunction_Check(object)) {
+    // `types.FunctionType(code, {})`; a `def` has the globals of its frame.
+    PyObject* globals = PyFunction_GET_GLOBALS(object);
+    if (globals != PyEval_GetGlobals()) reads_.note_globals(globals);
+    return reads_.note_made_function(object);
+  }
+  if (PyType_Check(object) || PyModule_Check(object) || is_memoized(object)) {
+    if (state_.provenance.find(object) == nullptr) reads_.note_made(object);
+    return;
+  }
   static PyObject* const finalizer = PyUnicode_InternFromString("__del__");
   PyTypeObject* type = Py_TYPE(object);
   if (!is_python_class(type) || type->tp_finalize == nullptr || PyObject_IS_GC(object) == 0) return;

@@ -32,7 +32,7 @@ bool Writes::write_attribute(py::Borrowed owner, py::Borrowed name, bool removes
                  static_cast<PyObject*>(name));
     return false;
   }
-  Node* node = PyType_Check(owner) ? &state_.provenance.constant(owner) : state_.provenance.find(owner);
+  Node* node = PyType_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (PyType_Check(owner)) {
     auto* type = reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner));
@@ -87,8 +87,10 @@ bool Writes::before(PyObject* owner, WriteKind kind, PyObject* key) {
     case WriteKind::kDeleteAttribute:
       return write_attribute(owner, key, kind == WriteKind::kDeleteAttribute);
     case WriteKind::kGlobal:
-    case WriteKind::kDeleteGlobal:
-      return write_dict_item(state_.provenance.constant(owner), key, kind == WriteKind::kDeleteGlobal);
+    case WriteKind::kDeleteGlobal: {
+      Node* node = reads_.shared_node(owner);
+      return node == nullptr || write_dict_item(*node, key, kind == WriteKind::kDeleteGlobal);
+    }
     case WriteKind::kCell:
       return state_.provenance.find(owner) == nullptr || state_.journal.before_cell(owner);
     case WriteKind::kItem:
