@@ -14,6 +14,16 @@ bool looks_at_arguments(NativeEffect effect) {
          effect == NativeEffect::kGetContents;
 }
 
+/// `set.pop` takes a member that depends on what was done to the set before, which no guard can tell.
+bool refuse_pop(const NativeCall& call) {
+  static const void* const pop = native_identity(PyDict_GetItemString(dict_of_type(&PySet_Type), "pop"));
+  if (call.function != pop || PySet_GET_SIZE(call.self) <= 1) return false;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "thunder.jit: pop() of a set from outside of the function, which may take any member of it; use "
+                  "min() or max(), and remove()");
+  return true;
+}
+
 /// The item of a list, tuple or deque at an index, negative ones counted from the end; null without an exception for
 /// all else, and where there is none.
 py::Ref item_of(py::Borrowed container, py::Borrowed index) {
@@ -205,6 +215,7 @@ bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeE
   if (effect == NativeEffect::kAppendOne) return state_.journal.before_append(self);
   if (effect == NativeEffect::kAppend) return state_.journal.before_append(self) && (key == nullptr || consume(key));
   if (effect == NativeEffect::kUpdate) return update_dict(*node, call);
+  if (effect == NativeEffect::kChange && PySet_Check(self) && refuse_pop(call)) return false;
   if (effect == NativeEffect::kChange || key == nullptr) return writes_.write_contents(self) && consume_all(call);
   if (effect == NativeEffect::kAdd) return state_.journal.before_set_member(self, key, false);
   if (effect == NativeEffect::kDiscard) return state_.journal.before_set_member(self, key, true);

@@ -108,10 +108,12 @@ void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) 
     }
     if (items) record_length(node, PyList_GET_SIZE(items.get()));
   } else if (PyAnySet_Check(object)) {
-    const py::Ref members = py::Ref::steal(PyFrozenSet_New(contents));
-    const py::Ref items = py::Ref::steal(members ? PySequence_Tuple(members.get()) : nullptr);
-    if (items) enter_key(node, items.get());
-    record_fact(node, Accessor::kMembers, members);
+    // One that the program wrote to is made anew of the copy that the journal has, and has the order of that then.
+    const py::Ref restored = contents == object ? py::Ref::share(contents) : py::Ref::steal(PySet_New(contents));
+    py::Ref members = restored ? members_of(restored.get()) : nullptr;
+    if (!members) return;
+    enter_key(node, members.get());
+    record_fact(node, Accessor::kMembers, std::move(members));
   }
 }
 
