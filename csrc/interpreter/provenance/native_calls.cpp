@@ -66,6 +66,19 @@ int call_substitute(const TrackerOptions::Substitute& substitute, const VectorCa
   return substitute(all.data(), call.count + 1, call.names, result);
 }
 
+/// Whether a method in C, whose effect is not known, writes to its object: `SimpleNamespace.__init__`.
+bool writes_to_self(PyObject* callable) {
+  const std::string_view name = special_method_name(callable);
+  return name == "__init__" || name == "__setstate__" || name == "__setattr__" || name == "__delattr__";
+}
+
+/// Whether this is `exec` or `eval`, by `native_identity`.
+bool runs_code(const void* function) {
+  static const void* const kExec = native_identity(builtin_object("exec"));
+  static const void* const kEval = native_identity(builtin_object("eval"));
+  return function == kExec || function == kEval;
+}
+
 int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 
 }  // namespace
@@ -84,6 +97,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
+  if (runs_code(native.function)) note_globals(call);
   if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
@@ -91,13 +105,13 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
+    if (writes_to_self(call.callable) && native.self != nullptr && !writes_.write_contents(native.self)) return -1;
     const bool has_real_tensors = read_arguments(native, call);
     if (PyErr_Occurred() != nullptr) return -1;
     if (has_real_tensors) return call_with_trace_tensors(call, result);
   }
   if (const int status = intercept(call.callable, native, result); status != 0) return status;
   if (is_method_of_another_type(call.callable, native)) return 0;  // a TypeError, before anything is read or written
-  if (runs_code(native.function)) note_globals(call);
   PyObject* first = native.count > 0 ? native.arguments[0] : nullptr;
   if (effect == NativeEffect::kIdentity && native.count == 1 && tell_identity(first, result)) return 1;
   if (effect == NativeEffect::kOpaque) return call_watched(call, native, result);
@@ -107,6 +121,13 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (has_key && !key) return -1;
   if (!key || key.get() == first) return apply_effect(native, effect) ? 0 : -1;
   return call_with_key(call, native, key.get(), result);
+}
+
+// The dicts that `exec` and `eval` are given.
+void NativeCalls::note_globals(const VectorCall& call) {
+  for (PyObject* argument : call.all()) {
+    if (PyDict_Check(argument)) reads_.note_globals(argument);
+  }
 }
 
 // An object of a class with a `__call__` that is a method in C: `__call__ = dict.get`.
@@ -123,13 +144,6 @@ int NativeCalls::call_alias(const VectorCall& call, PyObject** result) {
 int NativeCalls::call_by_special_method(const VectorCall& call, PyObject** result) {
   static PyObject* const special = PyUnicode_InternFromString("__call__");
   static const void* const of_operator = [] {
-// The dicts that `exec` and `eval` are given.
-void NativeCalls::note_globals(const VectorCall& call) {
-  for (PyObject* argument : call.all()) {
-    if (PyDict_Check(argument)) reads_.note_globals(argument);
-  }
-}
-
     const py::Ref module = py::Ref::steal(py::import_module("_operator"));
     const py::Ref function = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "call") : nullptr);
     PyErr_Clear();  // Python 3.10 has none

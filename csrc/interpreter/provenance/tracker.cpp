@@ -31,6 +31,19 @@ void Tracker::record_result(py::Borrowed function, const std::string& name, py::
   reads_.record(state_.provenance.constant(function, name), Accessor::kCall, nullptr, 0, value);
 }
 
+namespace {
+
+/// The program gets the attributes of a class as a mapping (`vars(cls)`, `cls.__dict__`), which lives as long as the
+/// class.
+void enter_class_dict(Reads& reads, py::Borrowed owner, py::Borrowed mapping) {
+  if (Py_TYPE(mapping) != &PyDictProxy_Type || !PyType_Check(owner)) return;
+  auto* type = reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner));
+  if (is_immutable_type(type) || mapping_behind(mapping) != dict_of_type(type)) return;
+  reads.shared_node(dict_of_type(type), std::string(type->tp_name) + ".__dict__");
+}
+
+}  // namespace
+
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
   const auto record_class = [&] {
@@ -73,6 +86,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         return tensors_.read_tensor_attribute(owner, name, value);
       }
       reads_.record_descriptor(owner, name, value);
+      enter_class_dict(reads_, owner, value);
       if (is_flat_iterator(value)) reads_.record_memory(owner);
       break;
     case AttributeSource::kComputed:
@@ -102,6 +116,20 @@ bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
   return true;
 }
 
+namespace {
+
+/// The value of an enumeration's member, which code that nobody observes took from the `__dict__`; null for one that
+/// cannot change.
+const Read* record_enumeration_value(const TrackerState& state, Reads& reads, Node& member, PyObject* value) {
+  static PyObject* const key = PyUnicode_InternFromString("_value_");
+  if (classify(value, state.hooks) != ConstantKind::kUnknown) return nullptr;
+  Node* dict = reads.instance_dict_node(member);
+  if (dict == nullptr || PyDict_GetItemWithError(dict->object.get(), key) != value) return nullptr;
+  return reads.record_dict_item(*dict, key, value, Audience::kProgram);
+}
+
+}  // namespace
+
 /// Reads of an attribute that code in C computed.
 PyObject* Tracker::read_computed(PyObject* owner, PyObject* name, PyObject* value) {
   Node* node = state_.provenance.find(owner);
@@ -109,7 +137,12 @@ PyObject* Tracker::read_computed(PyObject* owner, PyObject* name, PyObject* valu
     reads_.record_descriptor(owner, name, value);
     return tensors_.present(value);
   }
-  return read_missing_attribute(owner, name) ? tensors_.present(value) : nullptr;
+  if (!read_missing_attribute(owner, name)) {
+    Py_DECREF(value);
+    return nullptr;
+  }
+  const bool is_member = node != nullptr && is_enumeration_member(Py_TYPE(owner)) && is_spelled(name, "value");
+  return tensors_.present(value, is_member ? record_enumeration_value(state_, reads_, *node, value) : nullptr);
 }
 
 PyObject* Tracker::referent(PyObject* proxy) {
@@ -210,7 +243,9 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   return writes_.before(owner, kind, key);
 }
 
-PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, PyObject*, PyObject* value) {
+PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std::size_t count, PyObject*,
+                                     PyObject* value) {
+  for (std::size_t i = 0; i < count; ++i) enter_class_dict(reads_, arguments[i], value);
   PyObject* made = is_real_tensor(value, state_.hooks) ? state_.hooks.make_anew(value) : nullptr;
   if (made == nullptr && PyErr_Occurred() == nullptr) return tensors_.present(value);
   Py_DECREF(value);

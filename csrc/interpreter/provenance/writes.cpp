@@ -1,5 +1,6 @@
 #include "interpreter/provenance/writes.h"
 
+#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -39,6 +40,14 @@ bool Writes::write_attribute(py::Borrowed owner, py::Borrowed name, bool removes
     return is_immutable_type(type) || state_.journal.before_slot(owner, name);
   }
   if (PyCell_Check(static_cast<PyObject*>(owner))) return state_.journal.before_cell(owner);
+  if (is_spelled(name, "__dict__")) {
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "thunder.jit: replaces the __dict__ of an object of type '%.200s' from outside of the function; set its "
+        "attributes",
+        Py_TYPE(owner)->tp_name);
+    return false;
+  }
   reads_.record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
