@@ -1,7 +1,10 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/guards/guard_program.h"
 
 #include <algorithm>
 
+#include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/opaque_state.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/deque.h"
@@ -22,7 +25,8 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   if (check.op == GuardOp::kContains) return check.number != 0 ? "False" : "True";
   if (check.op == GuardOp::kKeys || check.op == GuardOp::kMembers) {
     const bool is_dict = check.op == GuardOp::kKeys && PyDict_Check(value);
-    const py::Ref list = is_dict ? keys_of(value) : py::Ref::steal(PyFrozenSet_New(value));
+    const bool is_set = check.op == GuardOp::kMembers && PyAnySet_Check(value);
+    const py::Ref list = is_dict ? keys_of(value) : is_set ? members_of(value) : py::Ref::share(value);
     if (!list) PyErr_Clear();
     return describe(list.get());
   }

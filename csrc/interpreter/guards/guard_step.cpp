@@ -1,3 +1,5 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/guards/guard_step.h"
 
 #include "interpreter/loop/thread_local.h"
@@ -87,10 +89,14 @@ bool has_keys(py::Borrowed dict, py::Borrowed keys) {
 }
 
 bool has_members(py::Borrowed set, py::Borrowed members) {
-  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PySet_GET_SIZE(members)) return false;
-  const int equal = PyObject_RichCompareBool(members, set, Py_EQ);
-  if (equal < 0) PyErr_Clear();
-  return equal > 0;
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(members)) return false;
+  PyObject* member;
+  Py_ssize_t position = 0;
+  Py_hash_t hash;
+  for (Py_ssize_t i = 0; _PySet_NextEntry(set, &position, &member, &hash) != 0; ++i) {
+    if (!is_same_key(member, PyTuple_GET_ITEM(members, i))) return false;
+  }
+  return true;
 }
 
 bool contains(py::Borrowed set, py::Borrowed member, bool expected) {

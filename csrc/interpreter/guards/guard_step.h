@@ -32,7 +32,7 @@ enum class GuardOp : std::uint8_t {
   kLength,    ///< has `number` items
   kTruth,     ///< is empty or not as `number` says
   kKeys,      ///< ordered keys of the dict are the tuple `object`
-  kMembers,   ///< has the members of the set `object`
+  kMembers,   ///< members of the set, as an iteration gives them, are the tuple `object`
   kContains,  ///< the set has the member `object` or not, as `number` says
   kState,     ///< C code sees in it what it saw in `object`: the StateKind is `number`
   kTensor,    ///< a tensor or number of the type `object` that matches tensor guard `number`

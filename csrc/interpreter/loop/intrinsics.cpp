@@ -1,8 +1,13 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/loop/intrinsics.h"
 
+#include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "interpreter/loop/observe.h"
+#include "interpreter/python/dict_view.h"
 #include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/object_parts.h"
 #include "interpreter/python/python_ref.h"
@@ -53,6 +58,21 @@ PyObject* do_delattr(const IntrinsicCall& call) {
 PyObject* do_object_getattribute(const IntrinsicCall& call) {
   return observed_generic_get(observer_of(call), call.arguments[0], call.arguments[1]);
 }
+/// `type.__getattribute__(cls, name)`, past a `__getattribute__` of a metaclass.
+PyObject* do_type_getattribute(const IntrinsicCall& call) {
+  PyObject *owner = call.arguments[0], *name = call.arguments[1];
+  const bool is_overridden = !PyType_Check(owner) || Py_TYPE(owner)->tp_getattro != PyType_Type.tp_getattro;
+  if (!is_overridden || !PyUnicode_Check(name)) return observed_get_attribute(observer_of(call), owner, name);
+  py::Ref value = py::Ref::steal(PyType_Check(owner) ? PyType_Type.tp_getattro(owner, name) : nullptr);
+  const bool is_own = value && _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name) != nullptr;
+  const AttributeSource source = is_own ? AttributeSource::kTypeObject : AttributeSource::kComputed;
+  if (value) return observer_of(call).read_attribute(owner, name, source, value.release());
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
+  py::Ref error = py::Ref::steal(take_exception());
+  if (observer_of(call).read_missing_attribute(owner, name)) restore_exception(error.release());
+  return nullptr;
+}
+
 PyObject* do_object_setattr(const IntrinsicCall& call) {
   return none_if(observed_generic_set(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
 }
@@ -150,6 +170,30 @@ PyObject* do_silently(const IntrinsicCall& call) {
   return PyObject_Vectorcall(call.callable, call.arguments + skipped, call.count - skipped, nullptr);
 }
 
+/// As if there were no row.
+PyObject* do_observed(const IntrinsicCall& call) {
+  const std::size_t skipped = call.is_bound ? 1 : 0;
+  PyObject* const* arguments = call.arguments + skipped;
+  const std::size_t count = call.count - skipped;
+  PyObject* result = nullptr;
+  const int status = observer_of(call).before_native_call(call.callable, arguments, count, nullptr, &result);
+  if (status != 0) return status > 0 ? result : nullptr;
+  result = PyObject_Vectorcall(call.callable, arguments, count, nullptr);
+  return result == nullptr ? nullptr
+                           : observer_of(call).after_native_call(call.callable, arguments, count, nullptr, result);
+}
+
+/// A method of a read-only proxy (`vars(cls).get(name)`) does the same as that of the dict behind it.
+template <PyObject* (*kOfDict)(const IntrinsicCall&)>
+PyObject* do_of_proxy(const IntrinsicCall& call) {
+  PyObject* owner = call.arguments[0];
+  PyObject* dict = Py_TYPE(owner) == &PyDictProxy_Type ? mapping_behind(owner) : nullptr;
+  if (dict == nullptr || !PyDict_CheckExact(dict)) return do_observed(call);
+  PyObject* arguments[3] = {dict};
+  std::copy_n(call.arguments + 1, call.count - 1, arguments + 1);
+  return kOfDict({call.context, arguments, call.count, call.callable, false});
+}
+
 struct NamedRow {
   const char* owner;  ///< a builtin type, or null for builtin functions
   const char* name;
@@ -170,6 +214,7 @@ constexpr NamedRow kRows[] = {
     {"object", "__getattribute__", {do_object_getattribute, 2, 2}},
     {"object", "__setattr__", {do_object_setattr, 3, 3}},
     {"object", "__delattr__", {do_object_delattr, 2, 2}},
+    {"type", "__getattribute__", {do_type_getattribute, 2, 2}},
     {"dict", "get", {do_dict_get_checked, 2, 3}},
     {"dict", "__getitem__", {do_getitem<&PyDict_Type>, 2, 2}},
     {"list", "__getitem__", {do_getitem<&PyList_Type>, 2, 2}},
@@ -177,7 +222,26 @@ constexpr NamedRow kRows[] = {
     {"dict", "keys", {do_silently, 1, 1}},
     {"dict", "values", {do_silently, 1, 1}},
     {"dict", "items", {do_silently, 1, 1}},
+    {"mappingproxy", "get", {do_of_proxy<do_dict_get>, 2, 3}},
+    {"mappingproxy", "__contains__", {do_of_proxy<do_dict_contains>, 2, 2}},
+    {"mappingproxy", "keys", {do_silently, 1, 1}},
+    {"mappingproxy", "values", {do_silently, 1, 1}},
+    {"mappingproxy", "items", {do_silently, 1, 1}},
 };
+
+/// `__setattr__` and `__delattr__` are one function in C, so the slot tells them apart; but that of `type` has another
+/// function in the same slot.
+const void* identity_of_slot(const PyWrapperDescrObject* descriptor) {
+  const auto* const function = descriptor->d_wrapped;
+  const bool is_of_type = function == reinterpret_cast<void*>(PyType_Type.tp_setattro) ||
+                          function == reinterpret_cast<void*>(PyType_Type.tp_getattro);
+  return is_of_type ? function : static_cast<const void*>(descriptor->d_base);
+}
+
+PyObject* owner_of(const NamedRow& row) {
+  const bool is_proxy = std::string_view(row.owner) == "mappingproxy";
+  return is_proxy ? reinterpret_cast<PyObject*>(&PyDictProxy_Type) : builtin_object(row.owner);
+}
 
 /// An address that all objects for one builtin share: `dict.get`, `{}.get` and bound copies of it.
 const void* identity_of(PyObject* callable, PyObject** self) {
@@ -188,10 +252,12 @@ const void* identity_of(PyObject* callable, PyObject** self) {
     return reinterpret_cast<PyCFunctionObject*>(callable)->m_ml;
   }
   if (Py_TYPE(callable) == &PyMethodDescr_Type) return reinterpret_cast<PyMethodDescrObject*>(callable)->d_method;
-  if (Py_TYPE(callable) == &PyWrapperDescr_Type) return reinterpret_cast<PyWrapperDescrObject*>(callable)->d_base;
+  if (Py_TYPE(callable) == &PyWrapperDescr_Type) {
+    return identity_of_slot(reinterpret_cast<PyWrapperDescrObject*>(callable));
+  }
   if (const MethodWrapper* wrapper = method_wrapper(callable)) {
     *self = wrapper->self;
-    return wrapper->descriptor->d_base;
+    return identity_of_slot(wrapper->descriptor);
   }
   return PyType_Check(callable) ? callable : nullptr;
 }
@@ -199,7 +265,7 @@ const void* identity_of(PyObject* callable, PyObject** self) {
 std::unordered_map<const void*, const IntrinsicRow*> make_table() {
   std::unordered_map<const void*, const IntrinsicRow*> table;
   for (const NamedRow& named : kRows) {
-    PyObject* owner = named.owner != nullptr ? builtin_object(named.owner) : nullptr;
+    PyObject* owner = named.owner != nullptr ? owner_of(named) : nullptr;
     const py::Ref callable = py::Ref::steal(owner != nullptr ? PyObject_GetAttrString(owner, named.name)
                                                              : Py_XNewRef(builtin_object(named.name)));
     PyObject* self = nullptr;

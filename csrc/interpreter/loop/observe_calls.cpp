@@ -1,6 +1,7 @@
 #include "interpreter/python/cpython_compat.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "interpreter/loop/intrinsics.h"
@@ -44,14 +45,28 @@ PyObject* call_function(Context& context, const Call& call) {
   return result;
 }
 
+/// Whether this is `__build_class__`, or `type.__new__` of a metaclass.
+bool makes_class(PyObject* callable) {
+  if (!PyCFunction_Check(callable)) return false;
+  const std::string_view name = reinterpret_cast<PyCFunctionObject*>(callable)->m_ml->ml_name;
+  if (name == "__build_class__") return true;
+  PyObject* self = PyCFunction_GET_SELF(callable);
+  return name == "__new__" && self != nullptr && PyType_Check(self) &&
+         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type) != 0;
+}
+
 PyObject* call_native(Context& context, const Call& call) {
+  Observer& observer = *context.observer;
   PyObject* result = nullptr;
-  const int status =
-      context.observer->before_native_call(call.callable, call.arguments, call.count, call.names, &result);
-  if (status != 0) return status > 0 ? result : nullptr;
-  result = call.run();
-  if (result == nullptr) return nullptr;
-  return context.observer->after_native_call(call.callable, call.arguments, call.count, call.names, result);
+  const int status = observer.before_native_call(call.callable, call.arguments, call.count, call.names, &result);
+  if (status < 0) return nullptr;
+  if (status == 0) {
+    result = call.run();
+    if (result == nullptr) return nullptr;
+    result = observer.after_native_call(call.callable, call.arguments, call.count, call.names, result);
+  }
+  if (result != nullptr && makes_class(call.callable)) observer.made(result);
+  return result;
 }
 
 /// Whether a call of this class runs Python code that the interpreter sees, or nothing that looks at arguments.

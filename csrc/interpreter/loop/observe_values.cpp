@@ -214,7 +214,8 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
   if (value != nullptr) return observer.read_item(owner, index.get(), value);
   if (!PyErr_ExceptionMatches(PyExc_LookupError)) return nullptr;
   py::Ref error = py::Ref::steal(take_exception());
-  if (PyDict_Check(owner) ? observer.examine_presence(owner, index.get()) : observer.examine(owner, Aspect::kLength))
+  PyObject* dict = PyDict_Check(owner) ? owner : dict_behind(owner);
+  if (dict != nullptr ? observer.examine_presence(dict, index.get()) : observer.examine(owner, Aspect::kLength))
     restore_exception(error.release());
   return nullptr;
 }

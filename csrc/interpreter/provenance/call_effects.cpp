@@ -14,6 +14,16 @@ bool looks_at_arguments(NativeEffect effect) {
          effect == NativeEffect::kGetContents;
 }
 
+/// `set.pop` takes a member that depends on what was done to the set before, which no guard can tell.
+bool refuse_pop(const NativeCall& call) {
+  static const void* const pop = native_identity(PyDict_GetItemString(dict_of_type(&PySet_Type), "pop"));
+  if (call.function != pop || PySet_GET_SIZE(call.self) <= 1) return false;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "thunder.jit: pop() of a set from outside of the function, which may take any member of it; use "
+                  "min() or max(), and remove()");
+  return true;
+}
+
 /// The item of a list, tuple or deque at an index, negative ones counted from the end; null without an exception for
 /// all else, and where there is none.
 py::Ref item_of(py::Borrowed container, py::Borrowed index) {
@@ -152,12 +162,12 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
     case NativeEffect::kState:
       return (self == nullptr && key == nullptr) || reads_.read_state(self != nullptr ? self : key);
     case NativeEffect::kSubclasses:
-      if (self != nullptr && PyType_Check(self)) {
-        reads_.record_state_as(state_.provenance.constant(self), StateKind::kSubclasses);
+      if (Node* of_class = self != nullptr && PyType_Check(self) ? reads_.shared_node(self) : nullptr) {
+        reads_.record_state_as(*of_class, StateKind::kSubclasses);
       }
       return PyErr_Occurred() == nullptr;
     case NativeEffect::kGlobals:
-      state_.provenance.constant(PyEval_GetGlobals());
+      reads_.shared_node(PyEval_GetGlobals());
       return true;
     case NativeEffect::kGetItem:
     case NativeEffect::kHasItem:
@@ -205,6 +215,7 @@ bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeE
   if (effect == NativeEffect::kAppendOne) return state_.journal.before_append(self);
   if (effect == NativeEffect::kAppend) return state_.journal.before_append(self) && (key == nullptr || consume(key));
   if (effect == NativeEffect::kUpdate) return update_dict(*node, call);
+  if (effect == NativeEffect::kChange && PySet_Check(self) && refuse_pop(call)) return false;
   if (effect == NativeEffect::kChange || key == nullptr) return writes_.write_contents(self) && consume_all(call);
   if (effect == NativeEffect::kAdd) return state_.journal.before_set_member(self, key, false);
   if (effect == NativeEffect::kDiscard) return state_.journal.before_set_member(self, key, true);

@@ -10,11 +10,12 @@ namespace thunder::interpreter {
 
 void Reads::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   if (is_immutable_type(type)) return;
-  Node& node = state_.provenance.constant(reinterpret_cast<PyObject*>(type));
-  parts_.note_type_attribute(node, name);
-  if (state_.provenance.find_read(node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
-  if (is_written_in_class(type, name)) return record_written_type_attribute(type, name);
-  record(node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+  Node* node = shared_node(reinterpret_cast<PyObject*>(type));
+  if (node == nullptr) return record_own_type_attribute(type, name);
+  parts_.note_type_attribute(*node, name);
+  if (state_.provenance.find_read(*node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
+  if (is_written_in_class(type, name)) return record_own_type_attribute(type, name);
+  record(*node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
 }
 
 namespace {
@@ -89,6 +90,9 @@ void Reads::record_special_methods(PyTypeObject* type, const PyCodeObject* code)
 }
 
 void Reads::enter_method(PyCodeObject* code, PyObject* self) {
+  // The code in C that makes a class tells its bases before anybody else sees it.
+  const bool is_new_class = PyType_Check(self) && is_spelled(code->co_name, "__init_subclass__");
+  if (is_new_class && state_.provenance.find(self) == nullptr) note_made(self);
   record_special_methods(Py_TYPE(self), code);
   if (PyType_Check(self)) record_special_methods(reinterpret_cast<PyTypeObject*>(self), code);
 }
@@ -125,14 +129,15 @@ bool Reads::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
   return false;
 }
 
-// An attribute that the program wrote into a class is not from outside, but the fact that no nearer class had it is.
-void Reads::record_written_type_attribute(PyTypeObject* type, py::Borrowed name) {
+// An attribute that the program wrote into a class, or that lies in a class which the program made, is not from
+// outside, but the fact that no nearer class had it is.
+void Reads::record_own_type_attribute(PyTypeObject* type, py::Borrowed name) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
     PyObject* object = PyTuple_GET_ITEM(type->tp_mro, i);
     auto* base = reinterpret_cast<PyTypeObject*>(object);
-    if (state_.journal.find_slot(object, name) == nullptr && !is_immutable_type(base)) {
-      record(state_.provenance.constant(object), Accessor::kTypeAttribute, name, 0,
-             original_type_attribute(base, name));
+    Node* node = is_immutable_type(base) ? nullptr : shared_node(object);
+    if (node != nullptr && state_.journal.find_slot(object, name) == nullptr) {
+      record(*node, Accessor::kTypeAttribute, name, 0, original_type_attribute(base, name));
     }
     if (PyDict_Contains(dict_of_type(base), name) == 1) return;
   }

@@ -51,4 +51,14 @@ void for_each_key(py::Borrowed container, Visit&& visit) {
   }
 }
 
+/// The members of a set in the order of an iteration over it, as a tuple: as the built-in class itself gives them.
+inline py::Ref members_of(py::Borrowed set) {
+  py::Ref members = py::Ref::steal(PyTuple_New(PySet_GET_SIZE(set)));
+  Py_ssize_t index = 0;
+  for_each_key(set, [&](PyObject* member) {
+    if (members) PyTuple_SET_ITEM(members.get(), index++, Py_NewRef(member));
+  });
+  return members;
+}
+
 }  // namespace thunder::interpreter

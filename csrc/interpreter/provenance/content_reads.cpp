@@ -108,10 +108,12 @@ void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) 
     }
     if (items) record_length(node, PyList_GET_SIZE(items.get()));
   } else if (PyAnySet_Check(object)) {
-    const py::Ref members = py::Ref::steal(PyFrozenSet_New(contents));
-    const py::Ref items = py::Ref::steal(members ? PySequence_Tuple(members.get()) : nullptr);
-    if (items) enter_key(node, items.get());
-    record_fact(node, Accessor::kMembers, members);
+    // One that the program wrote to is made anew of the copy that the journal has, and has the order of that then.
+    const py::Ref restored = contents == object ? py::Ref::share(contents) : py::Ref::steal(PySet_New(contents));
+    py::Ref members = restored ? members_of(restored.get()) : nullptr;
+    if (!members) return;
+    enter_key(node, members.get());
+    record_fact(node, Accessor::kMembers, std::move(members));
   }
 }
 
@@ -248,8 +250,10 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
     const bool is_from_outside = state_.provenance.find(owner) != nullptr;
     owner = mapping_behind(owner);
     // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
-    if (PyDict_CheckExact(owner) && !is_from_outside) state_.provenance.constant(owner);
+    if (PyDict_CheckExact(owner) && !is_from_outside) shared_node(owner);
   }
+  // What a `contextvars.Context` that the program made holds is what the variables held before.
+  if (PyContext_CheckExact(owner)) record_referent(key);
   record_key(key);
   if (PyDict_Check(owner)) record_shared(key, owner);
   Node* node = state_.provenance.find(owner);
@@ -349,7 +353,7 @@ void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
 }
 
 bool Reads::read_names(py::Borrowed object) {
-  Node* node = PyModule_Check(object) ? &state_.provenance.constant(object) : state_.provenance.find(object);
+  Node* node = PyModule_Check(object) ? shared_node(object) : state_.provenance.find(object);
   Node* dict = node == nullptr || PyType_Check(object) ? nullptr : instance_dict_node(*node);
   if (dict != nullptr && !examine(dict->object.get(), Aspect::kKeys)) return false;
   PyObject* type = PyType_Check(object) ? static_cast<PyObject*>(object) : reinterpret_cast<PyObject*>(Py_TYPE(object));
@@ -358,7 +362,7 @@ bool Reads::read_names(py::Borrowed object) {
     auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
     if (is_immutable_type(base) || !is_python_class(base)) continue;
     PyObject* names = dict_of_type(base);  // which lives as long as the class
-    state_.provenance.constant(names, std::string(base->tp_name) + ".__dict__");
+    shared_node(names, std::string(base->tp_name) + ".__dict__");
     if (!examine(names, Aspect::kKeys)) return false;
   }
   return true;

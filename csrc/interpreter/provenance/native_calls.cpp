@@ -66,6 +66,19 @@ int call_substitute(const TrackerOptions::Substitute& substitute, const VectorCa
   return substitute(all.data(), call.count + 1, call.names, result);
 }
 
+/// Whether a method in C, whose effect is not known, writes to its object: `SimpleNamespace.__init__`.
+bool writes_to_self(PyObject* callable) {
+  const std::string_view name = special_method_name(callable);
+  return name == "__init__" || name == "__setstate__" || name == "__setattr__" || name == "__delattr__";
+}
+
+/// Whether this is `exec` or `eval`, by `native_identity`.
+bool runs_code(const void* function) {
+  static const void* const kExec = native_identity(builtin_object("exec"));
+  static const void* const kEval = native_identity(builtin_object("eval"));
+  return function == kExec || function == kEval;
+}
+
 int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 
 }  // namespace
@@ -84,6 +97,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
+  if (runs_code(native.function)) note_globals(call);
   if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
@@ -91,6 +105,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
+    if (writes_to_self(call.callable) && native.self != nullptr && !writes_.write_contents(native.self)) return -1;
     const bool has_real_tensors = read_arguments(native, call);
     if (PyErr_Occurred() != nullptr) return -1;
     if (has_real_tensors) return call_with_trace_tensors(call, result);
@@ -106,6 +121,13 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (has_key && !key) return -1;
   if (!key || key.get() == first) return apply_effect(native, effect) ? 0 : -1;
   return call_with_key(call, native, key.get(), result);
+}
+
+// The dicts that `exec` and `eval` are given.
+void NativeCalls::note_globals(const VectorCall& call) {
+  for (PyObject* argument : call.all()) {
+    if (PyDict_Check(argument)) reads_.note_globals(argument);
+  }
 }
 
 // An object of a class with a `__call__` that is a method in C: `__call__ = dict.get`.
@@ -301,7 +323,8 @@ int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
   } else {
     guard_memo(call.callable, call.count == 0 ? nullptr : owned[0].get(), *result);
     const bool is_unknown = classify(*result, state_.hooks) == ConstantKind::kUnknown;
-    if (is_unknown && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
+    const bool is_kept = is_unknown && !reads_.is_made(call.callable);
+    if (is_kept && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
   }
   const int status = finish(*result, result);
   return PyErr_Occurred() != nullptr ? -1 : status;

@@ -42,6 +42,7 @@ class NativeCalls {
   PyObject* call_beside_memory(const VectorCall& call);
   bool tell_identity(py::Borrowed object, PyObject** result);
   void note_copied(py::Borrowed object);
+  void note_globals(const VectorCall& call);
   int call_alias(const VectorCall& call, PyObject** result);
   int call_by_special_method(const VectorCall& call, PyObject** result);
   bool write_slot(const VectorCall& call);

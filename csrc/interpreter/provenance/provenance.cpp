@@ -128,9 +128,8 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
     case Accessor::kTruth:
       return "bool(" + expression(owner) + ")";
     case Accessor::kKeys:
-      return "list(" + expression(owner) + ")";
     case Accessor::kMembers:
-      return "set(" + expression(owner) + ")";
+      return "list(" + expression(owner) + ")";
   }
   return {};
 }

@@ -1,8 +1,13 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/provenance/provenance_constant.h"
 
 #include <array>
 #include <cmath>
 #include <cstring>
+
+#include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/opaque_state.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -74,9 +79,16 @@ bool equal_constants(py::Borrowed left, py::Borrowed right) {
     }
     return true;
   }
+  if (type == &PyComplex_Type) {
+    const Py_complex first = PyComplex_AsCComplex(left);
+    const Py_complex second = PyComplex_AsCComplex(right);
+    return std::memcmp(&first, &second, sizeof first) == 0;
+  }
+  if (type == &PyFrozenSet_Type) return equal_constants(members_of(left).get(), members_of(right).get());
   const int equal = PyObject_RichCompareBool(left, right, Py_EQ);
   if (equal < 0) PyErr_Clear();
-  return equal > 0;
+  // `Decimal("1.0")` and `Decimal("1.00")` are equal.
+  return equal > 0 && (!is_plain_value(left) || has_state(right, StateKind::kValue, left));
 }
 
 bool is_nan(py::Borrowed value) { return PyFloat_CheckExact(value) && std::isnan(PyFloat_AS_DOUBLE(value)); }

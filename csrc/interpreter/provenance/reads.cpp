@@ -24,7 +24,28 @@ Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
 
 void Reads::enter_unread(py::Borrowed object) {
   if (!PyFunction_Check(object) && !is_enumeration_member(Py_TYPE(object))) return;
-  if (!made_functions_.contains(object) && !is_stand_in(object)) admit_unread(object);
+  const bool is_of_program = made_functions_.contains(object) || is_made(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (!is_of_program && !is_stand_in(object)) admit_unread(object);
+}
+
+void Reads::note_made(py::Borrowed object) {
+  made_.emplace(object, py::Ref::share(object));
+  PyObject* attributes = nullptr;
+  if (PyType_Check(object)) attributes = dict_of_type(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(object)));
+  if (PyModule_Check(object)) attributes = PyModule_GetDict(object);
+  if (attributes != nullptr) made_.emplace(attributes, py::Ref::share(attributes));
+}
+
+void Reads::note_globals(py::Borrowed dict) {
+  if (state_.provenance.find(dict) != nullptr) return;
+  PyObject* name = PyDict_GetItemString(dict, "__name__");
+  PyObject* module = name == nullptr ? nullptr : PyDict_GetItem(PyImport_GetModuleDict(), name);
+  const bool is_of_module = module != nullptr && PyModule_Check(module) && PyModule_GetDict(module) == dict;
+  if (!is_of_module) note_made(dict);
+}
+
+Node* Reads::shared_node(py::Borrowed object, const std::string& name) {
+  return is_made(object) ? nullptr : &state_.provenance.constant(object, name);
 }
 
 void Reads::admit_unread(py::Borrowed object) {

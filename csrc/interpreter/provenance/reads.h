@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -30,7 +31,17 @@ class Reads {
   /// The object is from outside, though no read has shown it.
   void admit_unread(py::Borrowed object);
   /// Notes a function that the program makes.
-  void note_made(py::Borrowed function) { made_functions_.insert(function); }
+  void note_made_function(py::Borrowed function) { made_functions_.insert(function); }
+  /// Notes a class, a module, a dict of globals or a function under functools.lru_cache that the program makes. What
+  /// lies in one is not from outside.
+  void note_made(py::Borrowed object);
+  /// Notes a dict in which code is going to run: one that no read has shown is the program's own, unless it is that of
+  /// a module.
+  void note_globals(py::Borrowed dict);
+  [[nodiscard]] bool is_made(py::Borrowed object) const { return made_.contains(object); }
+  /// The node of a class, a module or a dict of globals, which is from outside though no read has shown it; null for
+  /// one that the program makes.
+  Node* shared_node(py::Borrowed object, const std::string& name = {});
   /// The node of the `__dict__` of an external object, or null when it has none.
   Node* instance_dict_node(Node& owner);
 
@@ -116,7 +127,7 @@ class Reads {
   /// Guards the special methods of a type that this code is the body of.
   void record_special_methods(PyTypeObject* type, const PyCodeObject* code);
   [[nodiscard]] bool is_written_in_class(PyTypeObject* type, py::Borrowed name) const;
-  void record_written_type_attribute(PyTypeObject* type, py::Borrowed name);
+  void record_own_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
   /// Enters objects of classes in Python that compare by identity, and weak references, that are a key or a member of a
@@ -137,6 +148,7 @@ class Reads {
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
   std::unordered_set<const PyObject*> made_functions_;                     ///< addresses, never looked into
+  std::unordered_map<const PyObject*, py::Ref> made_;                      ///< see `note_made`
   GivenConstants given_{state_.provenance, [this](Node& tuple, Py_ssize_t index, PyObject* item) {
                           record(tuple, Accessor::kItem, nullptr, index, item);
                         }};

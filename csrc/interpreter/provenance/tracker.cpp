@@ -4,6 +4,8 @@
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/dict_view.h"
+#include "interpreter/python/memoized.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -29,6 +31,29 @@ void Tracker::record_result(py::Borrowed function, const std::string& name, py::
   reads_.record(state_.provenance.constant(function, name), Accessor::kCall, nullptr, 0, value);
 }
 
+namespace {
+
+/// The program gets the attributes of a class as a mapping (`vars(cls)`, `cls.__dict__`), which lives as long as the
+/// class.
+void enter_class_dict(Reads& reads, py::Borrowed owner, py::Borrowed mapping) {
+  if (Py_TYPE(mapping) != &PyDictProxy_Type || !PyType_Check(owner)) return;
+  auto* type = reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner));
+  if (is_immutable_type(type) || mapping_behind(mapping) != dict_of_type(type)) return;
+  reads.shared_node(dict_of_type(type), std::string(type->tp_name) + ".__dict__");
+}
+
+/// The value of an enumeration's member, which code that nobody observes took from the `__dict__`; null for one that
+/// cannot change.
+const Read* record_enumeration_value(const TrackerState& state, Reads& reads, Node& member, PyObject* value) {
+  static PyObject* const key = PyUnicode_InternFromString("_value_");
+  if (classify(value, state.hooks) != ConstantKind::kUnknown) return nullptr;
+  Node* dict = reads.instance_dict_node(member);
+  if (dict == nullptr || PyDict_GetItemWithError(dict->object.get(), key) != value) return nullptr;
+  return reads.record_dict_item(*dict, key, value, Audience::kProgram);
+}
+
+}  // namespace
+
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
   const auto record_class = [&] {
@@ -47,7 +72,7 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         tensors_.read_attribute_behind(owner, name, value);
         break;
       }
-      Node* node = PyModule_Check(owner) ? &state_.provenance.constant(owner) : state_.provenance.find(owner);
+      Node* node = PyModule_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
       if (node == nullptr) break;
       if (source == AttributeSource::kInstance) record_class();
       if (Node* dict = reads_.instance_dict_node(*node)) {
@@ -71,11 +96,15 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         return tensors_.read_tensor_attribute(owner, name, value);
       }
       reads_.record_descriptor(owner, name, value);
+      enter_class_dict(reads_, owner, value);
       if (is_flat_iterator(value)) reads_.record_memory(owner);
       break;
-    case AttributeSource::kComputed:
+    case AttributeSource::kComputed: {
       if (!read_missing_attribute(owner, name)) return Py_DECREF(value), nullptr;
-      break;
+      Node* node = is_enumeration_member(Py_TYPE(owner)) ? state_.provenance.find(owner) : nullptr;
+      if (node == nullptr || !is_spelled(name, "value")) break;
+      return tensors_.present(value, record_enumeration_value(state_, reads_, *node, value));
+    }
   }
   return tensors_.present(value);
 }
@@ -107,14 +136,16 @@ PyObject* Tracker::referent(PyObject* proxy) {
 }
 
 PyObject* Tracker::read_global(PyObject* globals, PyObject* name, bool from_builtins, PyObject* value) {
-  const Read* read = reads_.record_dict_item(state_.provenance.constant(globals), name, from_builtins ? nullptr : value,
-                                             Audience::kProgram);
+  const Read* read = nullptr;
+  if (Node* node = reads_.shared_node(globals)) {
+    read = reads_.record_dict_item(*node, name, from_builtins ? nullptr : value, Audience::kProgram);
+  }
   if (from_builtins) reads_.record_dict_item(state_.provenance.constant(PyEval_GetBuiltins()), name, value);
   return tensors_.present(value, from_builtins ? nullptr : read);
 }
 
 bool Tracker::read_missing_global(PyObject* globals, PyObject* name) {
-  reads_.record_dict_item(state_.provenance.constant(globals), name, nullptr);
+  if (Node* node = reads_.shared_node(globals)) reads_.record_dict_item(*node, name, nullptr);
   reads_.record_dict_item(state_.provenance.constant(PyEval_GetBuiltins()), name, nullptr);
   return true;
 }
@@ -195,7 +226,9 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   return writes_.before(owner, kind, key);
 }
 
-PyObject* Tracker::after_native_call(PyObject*, PyObject* const*, std::size_t, PyObject*, PyObject* value) {
+PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std::size_t count, PyObject*,
+                                     PyObject* value) {
+  for (std::size_t i = 0; i < count; ++i) enter_class_dict(reads_, arguments[i], value);
   PyObject* made = is_real_tensor(value, state_.hooks) ? state_.hooks.make_anew(value) : nullptr;
   if (made == nullptr && PyErr_Occurred() == nullptr) return tensors_.present(value);
   Py_DECREF(value);
@@ -210,7 +243,16 @@ Treatment Tracker::treatment(PyCodeObject* code) {
 }
 
 void Tracker::made(PyObject* object) {
-  if (PyFunction_Check(object)) return reads_.note_made(object);
+  if (PyFunction_Check(object)) {
+    // `types.FunctionType(code, {})`; a `def` has the globals of its frame.
+    PyObject* globals = PyFunction_GET_GLOBALS(object);
+    if (globals != PyEval_GetGlobals()) reads_.note_globals(globals);
+    return reads_.note_made_function(object);
+  }
+  if (PyType_Check(object) || PyModule_Check(object) || is_memoized(object)) {
+    if (state_.provenance.find(object) == nullptr) reads_.note_made(object);
+    return;
+  }
   static PyObject* const finalizer = PyUnicode_InternFromString("__del__");
   PyTypeObject* type = Py_TYPE(object);
   if (!is_python_class(type) || type->tp_finalize == nullptr || PyObject_IS_GC(object) == 0) return;

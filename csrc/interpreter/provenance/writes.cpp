@@ -1,5 +1,6 @@
 #include "interpreter/provenance/writes.h"
 
+#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -32,13 +33,21 @@ bool Writes::write_attribute(py::Borrowed owner, py::Borrowed name, bool removes
                  static_cast<PyObject*>(name));
     return false;
   }
-  Node* node = PyType_Check(owner) ? &state_.provenance.constant(owner) : state_.provenance.find(owner);
+  Node* node = PyType_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (PyType_Check(owner)) {
     auto* type = reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner));
     return is_immutable_type(type) || state_.journal.before_slot(owner, name);
   }
   if (PyCell_Check(static_cast<PyObject*>(owner))) return state_.journal.before_cell(owner);
+  if (is_spelled(name, "__dict__")) {
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "thunder.jit: replaces the __dict__ of an object of type '%.200s' from outside of the function; set its "
+        "attributes",
+        Py_TYPE(owner)->tp_name);
+    return false;
+  }
   reads_.record_type_attribute(Py_TYPE(owner), name);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor != nullptr && Py_TYPE(descriptor)->tp_descr_set != nullptr) {
@@ -87,8 +96,10 @@ bool Writes::before(PyObject* owner, WriteKind kind, PyObject* key) {
     case WriteKind::kDeleteAttribute:
       return write_attribute(owner, key, kind == WriteKind::kDeleteAttribute);
     case WriteKind::kGlobal:
-    case WriteKind::kDeleteGlobal:
-      return write_dict_item(state_.provenance.constant(owner), key, kind == WriteKind::kDeleteGlobal);
+    case WriteKind::kDeleteGlobal: {
+      Node* node = reads_.shared_node(owner);
+      return node == nullptr || write_dict_item(*node, key, kind == WriteKind::kDeleteGlobal);
+    }
     case WriteKind::kCell:
       return state_.provenance.find(owner) == nullptr || state_.journal.before_cell(owner);
     case WriteKind::kItem:

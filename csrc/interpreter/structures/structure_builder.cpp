@@ -88,6 +88,17 @@ bool is_imported(py::Borrowed module) {
   return imported.get() == module;
 }
 
+/// A class or module that the function made is another one at each call.
+void refuse_made(py::Borrowed value) {
+  PyErr_Format(
+      PyExc_NotImplementedError,
+      PyType_Check(value) ? "thunder.jit: the class '%.200s', made inside of the function, or an instance of it "
+                            "is returned or stored; define the class outside"
+                          : "thunder.jit: an object of type '%.200s', made inside of the function, is returned "
+                            "or stored; make it outside",
+      (PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(value)) : Py_TYPE(value))->tp_name);
+}
+
 void refuse(py::Borrowed value) {
   PyErr_Format(PyExc_NotImplementedError,
                "thunder.jit: expected tensors, numbers, containers and plain objects in what the function returns or "
@@ -158,6 +169,8 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
     index = traced ? add_tensor(traced.get()) : kFailed;
   } else if (node != nullptr) {
     index = add_external(*node);
+  } else if (!PyDict_Check(value) && tracker_.reads().is_made(value)) {
+    refuse_made(value);
   } else if (is_shareable(value)) {
     const Node* given = tracker_.reads().given().node_of(value);
     index = given != nullptr ? add_external(*given) : add_leaf(PartKind::kConstant, 0, value);
@@ -328,6 +341,9 @@ bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed valu
 
 bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
+  if (tracker_.reads().is_made(reinterpret_cast<PyObject*>(type))) {
+    return refuse_made(reinterpret_cast<PyObject*>(type)), false;
+  }
   if (!is_plain_class(type) && !is_struct_sequence(type) && !is_size(value)) return refuse(value), false;
   part.kind = PartKind::kInstance;
   part.object = py::Ref::share(reinterpret_cast<PyObject*>(type));
