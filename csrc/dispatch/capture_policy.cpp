@@ -35,7 +35,7 @@ struct FunctionInFile {
 /// Functions of the standard library, in such files, that look at what an object consists of, or hand it on.
 constexpr std::array kLooking{
     FunctionInFile{"typing.py", "cast"},
-    FunctionInFile{"typing.py", "__call__"},  // of a generic class with parameters, which makes an instance
+    FunctionInFile{"typing.py", "__call__"},  // a generic class with parameters makes an instance
     FunctionInFile{"re/__init__.py", "sub"},  // `repl` may be a function of the program
     FunctionInFile{"re/__init__.py", "subn"},
     FunctionInFile{"re.py", "sub"},

@@ -143,14 +143,20 @@ std::vector<std::uint32_t> symbols_with_gradients(const ir::Trace& trace) {
 
 ir::Trace trace_of_gradient(const CustomGradient& gradient, const ir::Trace& trace) {
   ir::Trace part = trace.empty_copy("custom_gradient");
-  part.inputs.clear();
   part.memory_of_inputs.clear();
   part.conditions.clear();
   std::unordered_set<std::uint32_t> known;
-  for (const std::vector<ir::ValueId>* list : {&gradient.cotangents, &gradient.reads, &gradient.inputs}) {
-    for (const ir::ValueId id : *list) {
-      if (known.insert(index_of(id)).second) part.inputs.push_back(id);
+  for (const ir::ValueId id : part.inputs) known.insert(index_of(id));
+  const auto add = [&](ir::ValueId id) {
+    if (known.insert(index_of(id)).second) part.inputs.push_back(id);
+  };
+  for (const ir::BoundSymbol& symbol : trace.symbols) {  // their sizes may be symbols of the gradient
+    for (const ir::ValueId id : ir::flat_results(symbol)) {
+      if (const ir::TensorType* type = trace.tensor_type(id); type != nullptr && ir::has_symbols(*type)) add(id);
     }
+  }
+  for (const std::vector<ir::ValueId>* list : {&gradient.cotangents, &gradient.reads, &gradient.inputs}) {
+    std::ranges::for_each(*list, add);
   }
   part.symbols = gradient.symbols;
   part.outputs.clear();

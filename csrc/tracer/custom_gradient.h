@@ -36,7 +36,7 @@ void for_each_handed_on(const ir::BoundSymbol& symbol, Visit visit) {
 /// For a trace that nobody differentiates; nullopt: it has none.
 [[nodiscard]] std::optional<ir::Trace> without_custom_gradients(const ir::Trace& trace);
 /// A gradient as a trace, with the values of the trace that it belongs to, and the other way round. Its outputs are the
-/// lists of the gradient; its inputs are all that these name and that it does not make.
+/// lists of the gradient; its inputs are all that these name and that it does not make, and those that give sizes.
 [[nodiscard]] ir::Trace trace_of_gradient(const CustomGradient& gradient, const ir::Trace& trace);
 /// Throws InternalError for another trace.
 [[nodiscard]] CustomGradient gradient_of_trace(const ir::Trace& part);

@@ -28,7 +28,7 @@ X = torch.arange(3.0)
 
 
 def plain(value: Any) -> Any:
-    """What can be compared."""
+    """Everything that can be compared."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, list | tuple):

@@ -252,7 +252,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
     // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
     if (PyDict_CheckExact(owner) && !is_from_outside) shared_node(owner);
   }
-  // What a `contextvars.Context` that the program made holds is what the variables held before.
+  // A `contextvars.Context` that the program made holds what the variables held before.
   if (PyContext_CheckExact(owner)) record_referent(key);
   record_key(key);
   if (PyDict_Check(owner)) record_shared(key, owner);

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "interpreter/provenance/provenance.h"
-#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/memoized.h"
 #include "interpreter/python/slots.h"
 
@@ -58,11 +57,14 @@ bool is_true(PyObject* result) {
   return owned.get() == Py_True;
 }
 
+/// For ints, texts, bytes, and tuples of such.
+bool are_equal(py::Borrowed left, py::Borrowed right) { return PyObject_RichCompareBool(left, right, Py_EQ) == 1; }
+
 bool same_slice(py::Borrowed left, py::Borrowed right) {
   const auto* first = reinterpret_cast<PySliceObject*>(left);
   const auto* second = reinterpret_cast<PySliceObject*>(right);
   const auto same = [](PyObject* a, PyObject* b) {
-    return a == b || (PyLong_CheckExact(a) && PyLong_CheckExact(b) && equal_constants(a, b));
+    return a == b || (PyLong_CheckExact(a) && PyLong_CheckExact(b) && are_equal(a, b));
   };
   return same(first->start, second->start) && same(first->stop, second->stop) && same(first->step, second->step);
 }
@@ -147,13 +149,13 @@ bool has_memory(py::Borrowed object, py::Borrowed state) {
   if (!memory.is_open()) return false;
   const py::Ref layout = memory.layout_of(object);
   PyObject* bytes = PyTuple_GET_ITEM(state, 1);
-  bool same = layout && equal_constants(layout.get(), PyTuple_GET_ITEM(state, 0)) &&
-              memory.view().len == PyBytes_GET_SIZE(bytes);
+  bool same =
+      layout && are_equal(layout.get(), PyTuple_GET_ITEM(state, 0)) && memory.view().len == PyBytes_GET_SIZE(bytes);
   if (same && PyBuffer_IsContiguous(&memory.view(), 'C') != 0) {
     same = std::memcmp(memory.view().buf, PyBytes_AS_STRING(bytes), static_cast<std::size_t>(memory.view().len)) == 0;
   } else if (same) {
     const py::Ref copy = memory.copy();
-    same = copy && equal_constants(copy.get(), bytes);
+    same = copy && are_equal(copy.get(), bytes);
   }
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
   return same;
@@ -203,7 +205,8 @@ StateKind state_kind(py::Borrowed object) {
   if (is_exact_scalar(object) || has_parts_of_its_own(object)) return StateKind::kNone;
   if (is_plain_value(object)) return StateKind::kValue;
   if (PyObject_CheckBuffer(object) != 0 && Memory(object).is_open()) return StateKind::kBuffer;
-  return is_python_class(Py_TYPE(object)) || instance_dict(object) ? StateKind::kNone : StateKind::kIdentity;
+  return is_python_class(Py_TYPE(object)) || _PyObject_GetDictPtr(object) != nullptr ? StateKind::kNone
+                                                                                     : StateKind::kIdentity;
 }
 
 py::Ref state_of(py::Borrowed object, StateKind kind) {
