@@ -267,9 +267,9 @@ Training steps of tiny configurations with random weights, in float32 on the CPU
 5, lengths of 8 to 40): outputs and gradients, by their distance from eager in float64. "equal in float64": rounding
 alone changes the float32 model much, and the float64 model is exact.
 
-The first size that is met is traced for itself, and a batch of one has a program of its own: three or four programs for
-text, two or three for images mean that sizes are symbols, more that a size is
-[needed as a number](dynamic-shapes.md#what-pins-a-size).
+The first size that is met is traced for itself, and a batch of one has a program of its own: three programs mean that
+sizes are symbols, more that a size is [needed as a number](dynamic-shapes.md#what-pins-a-size), as in a loop over the
+text.
 
 `python benchmarks/supported_models.py --table docs/models.md` writes this page."""
 
