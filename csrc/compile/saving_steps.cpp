@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <utility>
 
 #include "compile/saved_values.h"
@@ -15,14 +15,14 @@ namespace {
 
 /// The bytes that a forward may save: a part of its GPU's memory. Above it, memory is what a user of such a model
 /// lacks.
-std::int64_t most_saved(const Compilation& compilation, const ir::Trace& forward) {
+std::optional<std::int64_t> most_saved(const Compilation& compilation, const ir::Trace& forward) {
   constexpr std::int64_t kPart = 5;
   const fusion::Target* target = target_on_gpu(compilation);
   const auto on_gpu =
       std::ranges::find_if(forward.inputs, [&](ir::ValueId id) { return passes::is_on_gpu(forward.tensor_type(id)); });
-  const bool has_limit = target != nullptr && target->memory != nullptr && on_gpu != forward.inputs.end();
-  const auto bytes = has_limit ? target->memory(forward.tensor_type(*on_gpu)->device) : std::nullopt;
-  return bytes ? *bytes / kPart : std::numeric_limits<std::int64_t>::max();
+  if (target == nullptr || target->memory == nullptr || on_gpu == forward.inputs.end()) return std::nullopt;
+  const std::optional<std::int64_t> bytes = target->memory(forward.tensor_type(*on_gpu)->device);
+  return bytes ? std::optional(*bytes / kPart) : std::nullopt;
 }
 
 }  // namespace

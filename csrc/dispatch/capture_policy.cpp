@@ -22,8 +22,8 @@ using interpreter::Treatment;
 constexpr std::array kNativeLibrary{"abc.py",      "enum.py",      "inspect.py",    "linecache.py", "logging/",
                                     "re/",         "re.py",        "tokenize.py",   "traceback.py", "typing.py",
                                     "warnings.py", "sre_parse.py", "sre_compile.py"};
-// Where a module that an import executes for the first time is not interpreted either: it stays, whatever becomes of
-// the trace.
+// Those below which nothing is interpreted, not even functions of the program: a module that is imported for the first
+// time stays loaded, whatever becomes of the trace.
 constexpr std::array kUnobservedLibrary{"importlib/"};
 constexpr std::array kNativeTorch{"_jit_internal.py", "_logging/", "_opaque_base.py", "_vendor/", "library.py"};
 
@@ -44,7 +44,7 @@ constexpr std::array kLooking{
     FunctionInFile{"inspect.py", "_check_instance"},
     FunctionInFile{"inspect.py", "_check_class"},
     FunctionInFile{"inspect.py", "getclosurevars"},
-    FunctionInFile{"inspect.py", "<dictcomp>"},
+    FunctionInFile{"inspect.py", "<dictcomp>"},  // in `getclosurevars`
     FunctionInFile{"inspect.py", "getmembers"},
     FunctionInFile{"inspect.py", "getmembers_static"},
     FunctionInFile{"inspect.py", "_getmembers"},

@@ -413,9 +413,8 @@ std::pair<ir::Trace, ir::Trace> rematerialize(const ir::Trace& forward, const ir
         .run(forward, backward);
   };
   auto made = options.policy >= Recompute::kFast ? cut(with_generator_states(forward, find_operator)) : cut(forward);
-  if (options.policy != Recompute::kFast || saved_bytes(made.first, options.output_count) <= options.most_saved) {
-    return made;
-  }
+  const bool has_limit = options.policy == Recompute::kFast && options.most_saved;
+  if (!has_limit || saved_bytes(made.first, options.output_count) <= *options.most_saved) return made;
   return rematerialize(forward, backward, {Recompute::kMemory, options.output_count}, find_operator);
 }
 

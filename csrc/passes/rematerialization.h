@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -15,8 +15,8 @@ namespace thunder::passes {
 struct RematerializationOptions {
   Recompute policy = Recompute::kFree;
   std::size_t output_count = 0;  ///< outputs of the forward before the saved values
-  /// Bytes above which `kFast` gives way to `kMemory`.
-  std::int64_t most_saved = std::numeric_limits<std::int64_t>::max();
+  /// Bytes above which `kFast` gives way to `kMemory`; nullopt: it never does.
+  std::optional<std::int64_t> most_saved{};
 };
 
 /// Chooses the values that the forward saves for the backward: a minimum cut, by bytes, between values that cannot be

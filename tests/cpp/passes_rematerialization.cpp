@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <optional>
 
 #include "check.h"
 #include "ir/builder.h"
@@ -44,7 +44,7 @@ struct Pair {
     return add_call(forward, op, std::move(arguments), of == nullptr ? type : of);
   }
   std::pair<Trace, Trace> run(ValueId output, const std::vector<ValueId>& saved, Recompute policy,
-                              std::int64_t most_saved = std::numeric_limits<std::int64_t>::max()) {
+                              std::optional<std::int64_t> most_saved = std::nullopt) {
     forward.outputs = {output};
     for (const ValueId value : saved) {
       forward.outputs.emplace_back(value);

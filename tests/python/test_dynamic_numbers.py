@@ -920,3 +920,15 @@ def test_a_number_over_a_tensor_is_rounded_as_in_eager() -> None:
     for k in (2.0, 3.0, 1e-8, 16777217.0):
         torch.testing.assert_close(compiled(x, k), k / x)
     assert specializations(compiled) == 2
+
+
+def test_a_number_over_bytes_is_refused_as_in_eager() -> None:
+    def function(x: Tensor, k: float, divisor: Any) -> Tensor:
+        try:
+            return x * (k / divisor)
+        except TypeError:
+            return x * k
+
+    compiled = thunder.jit(function, fullgraph=True)
+    for k in (2.0, 3.0, 4.0):
+        torch.testing.assert_close(compiled(torch.ones(2), k, b"ab"), torch.full((2,), k))

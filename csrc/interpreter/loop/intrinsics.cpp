@@ -67,9 +67,7 @@ PyObject* do_type_getattribute(const IntrinsicCall& call) {
   const bool is_own = value && _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name) != nullptr;
   const AttributeSource source = is_own ? AttributeSource::kTypeObject : AttributeSource::kComputed;
   if (value) return observer_of(call).read_attribute(owner, name, source, value.release());
-  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
-  py::Ref error = py::Ref::steal(take_exception());
-  if (observer_of(call).read_missing_attribute(owner, name)) restore_exception(error.release());
+  observed_missing(observer_of(call), owner, name);
   return nullptr;
 }
 
@@ -173,14 +171,8 @@ PyObject* do_silently(const IntrinsicCall& call) {
 /// As if there were no row.
 PyObject* do_observed(const IntrinsicCall& call) {
   const std::size_t skipped = call.is_bound ? 1 : 0;
-  PyObject* const* arguments = call.arguments + skipped;
-  const std::size_t count = call.count - skipped;
-  PyObject* result = nullptr;
-  const int status = observer_of(call).before_native_call(call.callable, arguments, count, nullptr, &result);
-  if (status != 0) return status > 0 ? result : nullptr;
-  result = PyObject_Vectorcall(call.callable, arguments, count, nullptr);
-  return result == nullptr ? nullptr
-                           : observer_of(call).after_native_call(call.callable, arguments, count, nullptr, result);
+  return observed_native_call(observer_of(call), call.callable, call.arguments + skipped, call.count - skipped,
+                              nullptr);
 }
 
 /// A method of a read-only proxy (`vars(cls).get(name)`) does the same as that of the dict behind it.

@@ -42,6 +42,8 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key);
 int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObject* value);
 /// `object.__getattribute__` and `object.__setattr__`, as a Python method of that name calls them.
 PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name);
+/// Reports an absent attribute, whose AttributeError is pending; false when something else is.
+bool observed_missing(Observer& observer, PyObject* owner, PyObject* name);
 int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, PyObject* value);
 int observed_is_true(Observer& observer, PyObject* object);
 int observed_contains(Observer& observer, PyObject* container, PyObject* value);
@@ -76,6 +78,9 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
 bool observed_arguments(Observer& observer, PyObject** locals, const PyCodeObject* code);
 /// `PyObject_Vectorcall` with the events of a call; `count` is without the offset flag, `arguments[-1]` is ours.
 PyObject* observed_call(Context& context, PyObject* callable, PyObject** arguments, std::size_t count, PyObject* names);
+/// `PyObject_Vectorcall` of code in C, with the events of such a call.
+PyObject* observed_native_call(Observer& observer, PyObject* callable, PyObject* const* arguments, std::size_t count,
+                               PyObject* names);
 /// `callable(*arguments, **keywords)`; `keywords` may be null.
 PyObject* observed_call_spread(Context& context, PyObject* callable, PyObject* arguments, PyObject* keywords);
 

@@ -174,15 +174,6 @@ Found find_behind_super(Observer& observer, PyObject* super, PyObject* name) {
   return {value, AttributeSource::kComputed};
 }
 
-/// Reports an absent attribute, whose AttributeError is pending; false when something else is.
-bool report_missing(Observer& observer, PyObject* owner, PyObject* name) {
-  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
-  py::Ref error = py::Ref::steal(take_exception());
-  if (!observer.read_missing_attribute(owner, name)) return false;
-  restore_exception(error.release());
-  return true;
-}
-
 PyObject* report(Observer& observer, PyObject* owner, PyObject* name, Found found) {
   return found.first != nullptr ? observer.read_attribute(owner, name, found.second, found.first) : nullptr;
 }
@@ -196,7 +187,7 @@ bool is_native(Observer& observer, PyObject* method) {
 /// The value of `__getattr__`, after the generic lookup failed with a pending AttributeError.
 PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyObject* method) {
   const bool is_observed = !is_native(observer, method);
-  if (is_observed && !report_missing(observer, owner, name)) return nullptr;
+  if (is_observed && !observed_missing(observer, owner, name)) return nullptr;
   PyErr_Clear();
   static PyObject* getattr_name = interned("__getattr__");
   const descrgetfunc get = Py_TYPE(method)->tp_descr_get;
@@ -209,10 +200,10 @@ PyObject* call_getattr(Observer& observer, PyObject* owner, PyObject* name, PyOb
   py::Ref value = py::Ref::steal(PyObject_CallOneArg(bound.get(), name));
   if (!is_observed) {
     // A value that `__getattr__` has stored in the object (`torch.ops`) counts as one that was there.
-    if (!value) return report_missing(observer, owner, name), nullptr;
+    if (!value) return observed_missing(observer, owner, name), nullptr;
     if (const Found kept = find_generic(observer, owner, name); kept.first != nullptr)
       return report(observer, owner, name, kept);
-    if (!report_missing(observer, owner, name)) return nullptr;
+    if (!observed_missing(observer, owner, name)) return nullptr;
     PyErr_Clear();
   }
   return report(observer, owner, name, {value.release(), AttributeSource::kComputed});
@@ -233,9 +224,17 @@ bool has_generic_lookup(PyObject* owner) {
 
 }  // namespace
 
+bool observed_missing(Observer& observer, PyObject* owner, PyObject* name) {
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
+  py::Ref error = py::Ref::steal(take_exception());
+  if (!observer.read_missing_attribute(owner, name)) return false;
+  restore_exception(error.release());
+  return true;
+}
+
 PyObject* observed_generic_get(Observer& observer, PyObject* owner, PyObject* name) {
   const Found found = find_generic(observer, owner, name);
-  if (found.first == nullptr) report_missing(observer, owner, name);
+  if (found.first == nullptr) observed_missing(observer, owner, name);
   return report(observer, owner, name, found);
 }
 
@@ -255,7 +254,7 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
   } else if (type->tp_getattro == PyModule_Type.tp_getattro) {
     found = find_generic(observer, owner, name);
     if (found.first == nullptr) {
-      if (!report_missing(observer, owner, name)) return nullptr;
+      if (!observed_missing(observer, owner, name)) return nullptr;
       PyErr_Clear();
       const py::Ref by_module = py::Ref::steal(observed_generic_get(observer, owner, getattr_name));  // there, or not
       PyErr_Clear();
@@ -272,7 +271,7 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
   if (found.first == nullptr) {
     if (method != nullptr && PyErr_ExceptionMatches(PyExc_AttributeError))
       return call_getattr(observer, owner, name, method);
-    report_missing(observer, owner, name);
+    observed_missing(observer, owner, name);
   }
   return report(observer, owner, name, found);
 }

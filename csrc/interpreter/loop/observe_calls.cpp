@@ -55,20 +55,6 @@ bool makes_class(PyObject* callable) {
          PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(self), &PyType_Type) != 0;
 }
 
-PyObject* call_native(Context& context, const Call& call) {
-  Observer& observer = *context.observer;
-  PyObject* result = nullptr;
-  const int status = observer.before_native_call(call.callable, call.arguments, call.count, call.names, &result);
-  if (status < 0) return nullptr;
-  if (status == 0) {
-    result = call.run();
-    if (result == nullptr) return nullptr;
-    result = observer.after_native_call(call.callable, call.arguments, call.count, call.names, result);
-  }
-  if (result != nullptr && makes_class(call.callable)) observer.made(result);
-  return result;
-}
-
 /// Whether a call of this class runs Python code that the interpreter sees, or nothing that looks at arguments.
 bool constructs_by_python(PyTypeObject* type, const Call& call) {
   static PyObject* new_name = PyUnicode_InternFromString("__new__");
@@ -175,7 +161,9 @@ PyObject* call_observed(Context& context, const Call& call) {
     context.observer->construct(reinterpret_cast<PyTypeObject*>(callable));
     const bool is_seen = callable == reinterpret_cast<PyObject*>(&PySuper_Type) ||
                          constructs_by_python(reinterpret_cast<PyTypeObject*>(callable), call);
-    PyObject* object = is_seen ? call.run() : call_native(context, call);
+    PyObject* object =
+        is_seen ? call.run()
+                : observed_native_call(*context.observer, call.callable, call.arguments, call.count, call.names);
     if (object != nullptr) context.observer->made(object);
     return object;
   }
@@ -185,7 +173,7 @@ PyObject* call_observed(Context& context, const Call& call) {
     return call_with_self(context, call, method, callable);
   }
   observed_look_up(*context.observer, callable, "__call__");
-  return call_native(context, call);
+  return observed_native_call(*context.observer, call.callable, call.arguments, call.count, call.names);
 }
 
 /// Everything that a function which nobody observes may see in its arguments; false with an exception set.
@@ -197,6 +185,20 @@ bool read_arguments(Observer& observer, PyObject* const* arguments, std::size_t 
 }
 
 }  // namespace
+
+PyObject* observed_native_call(Observer& observer, PyObject* callable, PyObject* const* arguments, std::size_t count,
+                               PyObject* names) {
+  PyObject* result = nullptr;
+  const int status = observer.before_native_call(callable, arguments, count, names, &result);
+  if (status < 0) return nullptr;
+  if (status == 0) {
+    result = PyObject_Vectorcall(callable, arguments, count, names);
+    if (result == nullptr) return nullptr;
+    result = observer.after_native_call(callable, arguments, count, names, result);
+  }
+  if (result != nullptr && makes_class(callable)) observer.made(result);
+  return result;
+}
 
 bool observed_enter(Context& context, PyObject* function, PyObject** arguments, std::size_t count, PyObject* names,
                     PyObject** result) {

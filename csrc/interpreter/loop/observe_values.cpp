@@ -298,9 +298,11 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
   const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
   if (!second) return nullptr;
   const bool is_true_division = operation == &PyNumber_TrueDivide || operation == &PyNumber_InPlaceTrueDivide;
-  if (is_true_division && first.get() != left && observer.is_number(left)) {
-    // A number leaves it to the other operand: a tensor multiplies its reciprocal, which rounds otherwise.
-    return observed_receive(observer, PyObject_CallMethod(second.get(), "__rtruediv__", "O", first.get()));
+  if (is_true_division && first.get() != left && !is_scalar(first.get()) && observer.is_number(left)) {
+    // A tensor stands for the number, which leaves the division to the other tensor: that multiplies its reciprocal,
+    // which rounds otherwise than a quotient.
+    py::Ref result = py::Ref::steal(PyObject_CallMethod(second.get(), "__rtruediv__", "O", first.get()));
+    if (result.get() != Py_NotImplemented) return observed_receive(observer, result.release());
   }
   return observed_receive(observer, operation(first.get(), second.get()));
 }

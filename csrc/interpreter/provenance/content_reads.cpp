@@ -222,7 +222,7 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
     return false;
   }
   const auto find = [this](PyObject* object) {
-    // Numbers, strings and tuples of such are guarded by what they are worth until somebody asks which ones they are.
+    // Numbers, strings and tuples of such are guarded by their values until somebody asks about their identity.
     const bool is_by_value =
         !state_.hooks.is_number(object) && classify(object, state_.hooks) == ConstantKind::kEquality;
     if (is_by_value) return given().node_of(object);
