@@ -4,12 +4,13 @@ torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py              
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 1b --ways ddp  (GPUs: NCCL)
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 7b --ways fsdp --length 4096
 
-Each process takes steps on tokens of its own: forward, backward, AdamW, with parameters of `--dtype` (default: bfloat16
-on GPUs), or of float32 and autocast to `--autocast`. One way after the other runs in the same processes. `ms` is the
-median of the steps of the slowest process, `first_s` its first step with compilation, `peak_GiB` its largest memory
-after the first step; `communication_ms` is the time in which kernels of NCCL run in a profiled step, `hidden` the share
-of it in which other kernels run too, of the process with the smallest one (GPUs only). `first_loss` and `loss` are
-those of the first and the last step, over all processes: they are the same for all ways but for rounding.
+Each process takes steps on tokens of its own, or on the same where `tensor` splits layers: forward, backward, AdamW,
+with parameters of `--dtype` (default: bfloat16 on GPUs), or of float32 and autocast to `--autocast`. One way after the
+other runs in the same processes. `ms` is the median of the steps of the slowest process, `first_s` its first step with
+compilation, `peak_GiB` its largest memory after the first step; `communication_ms` is the time in which kernels of NCCL
+run in a profiled step, `hidden` the share of it in which other kernels run too, of the process with the smallest one
+(GPUs only). `first_loss` and `loss` are those of the first and the last step, over all processes: they are the same for
+all ways of one kind but for rounding.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ import common
 import torch
 import torch.distributed as dist
 from overlap import hidden_share, kernel_intervals, length
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import thunder
@@ -91,6 +95,24 @@ def _fsdp(strategy: FSDPType) -> Callable[[Any], Any]:
     )
 
 
+COLUMN = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"]
+ROW = ["self_attn.o_proj", "mlp.down_proj"]
+
+
+def _parallelize(model: Any) -> Any:
+    """Split the layers by PyTorch's `parallelize_module`, and compute the loss of the whole logits."""
+    mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))
+    plan: dict[str, ParallelStyle] = {f"model.layers.*.{name}": ColwiseParallel() for name in COLUMN}
+    plan |= {f"model.layers.*.{name}": RowwiseParallel() for name in ROW}
+    return parallelize_module(model, mesh, plan)
+
+
+def _tensor_parallel(model: Any) -> Any:
+    return thunder.distributed.tensor_parallel(
+        model, column=[f"*.{name}" for name in COLUMN], row=[f"*.{name}" for name in ROW]
+    )
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "ddp eager": DistributedDataParallel,
     "ddp torch.compile": lambda model: torch.compile(DistributedDataParallel(model)),
@@ -101,7 +123,17 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "fsdp torch.compile layers": lambda model: _fully_shard(model, compiles_layers=True),
     "fsdp thunder zero2": _fsdp(FSDPType.ZERO2),
     "fsdp thunder zero3": _fsdp(FSDPType.ZERO3),
+    "tensor eager": _parallelize,
+    "tensor torch.compile": lambda model: torch.compile(_parallelize(model)),
+    "tensor thunder": _tensor_parallel,
 }
+
+
+def _groups(model: torch.nn.Module) -> list[dict[str, Any]]:
+    """Return the parameters, DTensors and others by themselves: the fused optimizer does not take them together."""
+    parameters = list(model.parameters())
+    groups = [[p for p in parameters if isinstance(p, DTensor) is parted] for parted in (False, True)]
+    return [{"params": group} for group in groups if group]
 
 
 class Training:
@@ -109,12 +141,13 @@ class Training:
 
     def __init__(self, way: str, arguments: argparse.Namespace, device: torch.device) -> None:
         self.model: Any = WAYS[way](make_model(arguments, device))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=device.type == "cuda")
+        self.optimizer = torch.optim.AdamW(_groups(self.model), lr=1e-4, fused=device.type == "cuda")
         self.vocabulary = MODELS[arguments.model]["vocab_size"]
         self.shape = arguments.batch, arguments.length
         self.autocast = arguments.autocast
         self.device = device
-        self.generator = torch.Generator(device).manual_seed(dist.get_rank())
+        seed = 0 if way.startswith("tensor") else dist.get_rank()  # these processes work on the same tokens
+        self.generator = torch.Generator(device).manual_seed(seed)
         self.losses: list[torch.Tensor] = []
 
     def step(self) -> None:
