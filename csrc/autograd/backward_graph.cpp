@@ -185,7 +185,7 @@ class Walk {
       Node* next = edge.function.get();
       const bool is_needed = needed_.contains(next);
       if (is_needed && i < results.size()) {
-        const bool is_reduced = stops_at(*next) && has_sizes(results[i], edge);
+        const bool is_reduced = has_sizes(results[i], edge);
         receive(edge, fit(std::move(results[i]), edge, is_reduced));
       }
       if (--dependencies_[next] == 0 && is_needed) ready_.push(next);

@@ -26,8 +26,8 @@ struct BackwardWalk {
   bool run_hooks = true;
   /// Nodes that are not run: what arrives at them is collected.
   std::function<bool(torch::autograd::Node&)> stops_at{};
-  /// Whether a gradient that is given or collected has these sizes, which the receiving node expects: then it need not
-  /// be reduced. Empty: the node tells.
+  /// Whether a gradient has these sizes, which the receiving node expects: then it need not be reduced. Empty: the node
+  /// tells.
   std::function<bool(const at::Tensor& gradient, c10::SymIntArrayRef sizes)> has_sizes{};
   /// Called before a leaf's node runs.
   std::function<void(const at::Tensor& leaf)> before_leaf{};

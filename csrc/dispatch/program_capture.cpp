@@ -102,8 +102,6 @@ ir::SourceLocation ProgramCapture::definition() const {
 std::shared_ptr<void> ProgramCapture::leave_program() { return std::make_shared<OutsideProgram>(locator_, failed_); }
 
 std::vector<at::Tensor> ProgramCapture::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
-  // Nodes have the sizes that were traced.
-  sizes_.pin_all();
   return backward_.derive(node, std::move(cotangents));
 }
 
@@ -205,6 +203,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
     if (is_tensor(output.get())) planner.note_view(output.get());
   }
   recorder_.memory.return_written();
+  if (sizes_.shadows() != nullptr) sizes_.shadows()->return_written();
   for (const py::Ref& output : builder.outputs()) {
     if (is_traced_number(output.get())) {
       planner.add_number(value_of_number(output.get()));

@@ -85,11 +85,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   walk.stops_at = [&](torch::autograd::Node& reached) {
     return &reached != node.get() && (!is_foreign(&reached) || adopted_.contains(&reached));
   };
-  if (follower != nullptr) {
-    walk.has_sizes = [&](const at::Tensor& each, c10::SymIntArrayRef sizes) {
-      return follower->has_sizes(each, sizes);
-    };
-  }
+  walk.has_sizes = sizes_at_hand(recording_);
   const std::vector<at::Tensor> gradients = [&] {
     const WithoutAutocast outside;
     return walk.run();
@@ -105,7 +101,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
 
   // The tensors keep their history, for gradients that are taken inside; the trace has it from here on too.
   const std::vector<ir::ValueId> with_gradient = add(values, gradient);
-  if (follower != nullptr) follower->finish(results, values, gradients, *gradient);
+  if (follower != nullptr) follower->finish(results, values, gradients, *gradient, {});
   std::vector<ir::ValueId>& by_result = adopted_[node.get()];
   by_result.resize(node->num_inputs(), ir::kNoValue);
   for (std::size_t i = 0; i < results.size(); ++i) {

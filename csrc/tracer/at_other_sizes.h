@@ -3,15 +3,19 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/SymIntArrayRef.h>
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "ir/trace.h"
 #include "ir/type.h"
 
 namespace thunder::tracer {
 
+class Recorder;
 class Recording;
+class TraceNode;
 struct CustomGradient;
 
 /// Is told how a backward is recorded that the program brought along, to do the same at other sizes. Its operations are
@@ -25,17 +29,26 @@ class GradientFollower {
 
   /// The type of a tensor at the sizes that are traced.
   [[nodiscard]] virtual ir::TensorType type_of(const at::Tensor& tensor) = 0;
-  /// Whether a tensor has sizes at those that are traced; asking pins nothing.
-  [[nodiscard]] virtual bool has_sizes(const at::Tensor& tensor, c10::SymIntArrayRef sizes) = 0;
   /// `cotangent` is a new value of the program: the gradient of `result`.
   virtual void add_cotangent(const at::Tensor& result, const at::Tensor& cotangent) = 0;
+  /// Adds the gradient to another recorder, whose last operations it has; gives the values that have it. Empty: as it
+  /// is.
+  using AddThere = std::function<std::vector<ir::ValueId>(Recorder& there)>;
   /// The backward gave `gradients`, and `results`, which were `values`, have it from here on.
   virtual void finish(std::span<const at::Tensor> results, std::span<const ir::ValueId> values,
-                      std::span<const at::Tensor> gradients, const CustomGradient& gradient) = 0;
+                      std::span<const at::Tensor> gradients, const CustomGradient& gradient, const AddThere& add) = 0;
 };
 
-/// Null: there are no other sizes, or none from here on. Defined in followed_data.cpp, as is the next one.
+/// Null: there are no other sizes, or none from here on. Defined in followed_data.cpp, as are the next ones.
 [[nodiscard]] std::unique_ptr<GradientFollower> follow_gradient(const Recording& program);
+
+/// For `autograd::BackwardWalk::has_sizes`: compares the sizes that are traced, and pins none. Empty: there are no
+/// others.
+[[nodiscard]] std::function<bool(const at::Tensor& tensor, c10::SymIntArrayRef sizes)> sizes_at_hand(
+    const Recording& program);
+
+/// `RecordingHost::derive` for a node of the program.
+[[nodiscard]] std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Tensor> cotangents);
 
 /// `data` is the `.data` of a tensor.
 void follow_data_attribute(const at::Tensor& tensor, const at::Tensor& data);

@@ -29,10 +29,6 @@ class CheckpointRegion {
   /// The values that the symbols from the beginning of the part up to `end` make.
   [[nodiscard]] Values values_made(std::size_t end) const;
   void finish_one(const at::Tensor& result);
-  /// The value of a gradient of the part, as what surrounds the part gets it.
-  [[nodiscard]] ir::ValueId given_gradient(const at::Tensor& gradient);
-  /// Puts copies of the symbols that `gradient` needs in front of its own.
-  void recompute(CustomGradient& gradient, std::size_t end);
 
   Recorder& recorder_;
   bool is_reentrant_;

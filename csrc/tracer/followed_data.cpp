@@ -140,21 +140,11 @@ at::Tensor FollowedData::held_number(const at::Tensor& tensor, at::ScalarType dt
 
 namespace {
 
-/// Makes a tensor one that requires grad; no gradient is taken of what is recorded at other sizes.
+/// Makes a tensor one that requires grad; no gradient is taken there of what the program brought along.
 void give_history(const at::Tensor& tensor, ir::ValueId value) {
   trace_impl(tensor)->state()->value = value;
   if (tensor.requires_grad()) return;
   torch::autograd::set_history(tensor, autograd::make_node<OutsideNode>("FollowedBackward", value, 0));
-}
-
-/// Where the last `count` operations of a trace begin. Constants among them stay in the trace (`TraceBuilder::cut`).
-std::size_t begin_of(const ir::Trace& trace, std::size_t count) {
-  std::size_t begin = trace.symbols.size();
-  while (count > 0) {
-    THUNDER_CHECK(begin > 0, "tracer", "a backward has fewer operations at other sizes");
-    if (trace.symbols[--begin].op != tensor_constant_operator()) --count;
-  }
-  return begin;
 }
 
 /// A size at the sizes that the program is traced with; -1: another kind of symbol.
@@ -171,6 +161,14 @@ bool is_gradient_of(const CustomGradient& gradient, std::size_t i, const at::Ten
   return input == nullptr || input->sizes == bridge::type_of(tensor).sizes;
 }
 
+/// Adds a gradient whose operations are the last ones that were recorded.
+std::vector<ir::ValueId> add_adopted(Recorder& there, std::span<const ir::ValueId> values,
+                                     const CustomGradient& gradient) {
+  auto own = std::make_shared<CustomGradient>(gradient);
+  own->symbols = there.builder.cut(there.builder.begin_of_last(gradient.symbols.size()));
+  return there.gradients.add({values.begin(), values.end()}, std::move(own));
+}
+
 class FollowedGradient final : public GradientFollower {
  public:
   explicit FollowedGradient(SizeShadows& shadows) : shadows_(shadows) {}
@@ -178,11 +176,6 @@ class FollowedGradient final : public GradientFollower {
   ir::TensorType type_of(const at::Tensor& tensor) override {
     const SizeShadows::Inside inside(shadows_);
     return bridge::type_of(tensor);
-  }
-
-  bool has_sizes(const at::Tensor& tensor, c10::SymIntArrayRef sizes) override {
-    const SizeShadows::Inside inside(shadows_);
-    return std::ranges::equal(tensor.sizes(), sizes, {}, {}, number_at_hand);
   }
 
   void add_cotangent(const at::Tensor& result, const at::Tensor& cotangent) override {
@@ -195,21 +188,19 @@ class FollowedGradient final : public GradientFollower {
   }
 
   void finish(std::span<const at::Tensor> results, std::span<const ir::ValueId> values,
-              std::span<const at::Tensor> gradients, const CustomGradient& gradient) override {
+              std::span<const at::Tensor> gradients, const CustomGradient& gradient, const AddThere& add) override {
     shadows_.follow_data([&](Recorder& there, const SizeShadows::FindTensor& find) {
       const RecordTop recording(there);
-      auto own = std::make_shared<CustomGradient>(gradient);
       bool is_alike = true;
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         const at::Tensor found = gradients[i].defined() ? find(gradients[i]) : at::Tensor();
         is_alike = is_gradient_of(gradient, i, found, there) && is_alike;
       }
-      own->symbols = there.builder.cut(begin_of(there.trace(), gradient.symbols.size()));
       for (std::size_t i = 0; i < results.size(); ++i) {
         is_alike = trace_impl(find(results[i]))->state()->value == values[i] && is_alike;
       }
       THUNDER_CHECK(is_alike, "tracer", "a backward is another one at other sizes");
-      const std::vector<ir::ValueId> made = there.gradients.add({values.begin(), values.end()}, std::move(own));
+      const std::vector<ir::ValueId> made = add ? add(there) : add_adopted(there, values, gradient);
       for (std::size_t i = 0; i < results.size(); ++i) give_history(find(results[i]), made[i]);
       return at::Tensor();
     });
@@ -230,6 +221,21 @@ std::unique_ptr<GradientFollower> follow_gradient(const Recording& program) {
   }
   shadows->pin_all();
   return nullptr;
+}
+
+std::function<bool(const at::Tensor&, c10::SymIntArrayRef)> sizes_at_hand(const Recording& program) {
+  SizeShadows* const shadows = shadows_of(static_cast<const Recorder&>(program));
+  if (shadows == nullptr) return {};
+  return [shadows](const at::Tensor& tensor, c10::SymIntArrayRef sizes) {
+    const SizeShadows::Inside inside(*shadows);
+    return std::ranges::equal(tensor.sizes(), sizes, {}, {}, number_at_hand);
+  };
+}
+
+std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Tensor> cotangents) {
+  SizeShadows* const shadows = shadows_of(static_cast<const Recorder&>(node.recorder()));
+  if (shadows != nullptr) return shadows->derive(node, std::move(cotangents));
+  return node.recorder().host.derive(node, std::move(cotangents));
 }
 
 void follow_data_attribute(const at::Tensor& tensor, const at::Tensor& data) {

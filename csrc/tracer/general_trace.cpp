@@ -3,8 +3,10 @@
 #include <ATen/ops/equal.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "bridge/constant.h"
+#include "ir/symbol_values.h"
 #include "operators/facts.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
@@ -26,8 +28,16 @@ bool fills_input(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   return target != nullptr && std::ranges::find(trace.inputs, *target) != trace.inputs.end();
 }
 
-/// Whether an operation may write to a tensor whose sizes depend on symbols, other than to all of an input: one of
-/// another size would be laid out otherwise.
+/// Whether a value is memory that an operation has just taken (a mask to be drawn), of the layout that its type tells.
+bool is_new_memory(const ir::Trace& trace, ir::ValueId value) {
+  return std::ranges::any_of(trace.symbols, [&](const ir::BoundSymbol& symbol) {
+    const bool takes_memory = operators::has_fact(*symbol.op, operators::Fact::kIsUninitialized);
+    return takes_memory && !symbol.op->mutates && ir::flat_results(symbol) == std::vector{value};
+  });
+}
+
+/// Whether an operation may write to a tensor whose sizes depend on symbols, other than to all of an input or to new
+/// memory: one of another size would be laid out otherwise.
 bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   if (fills_input(trace, symbol)) return false;
   bool writes = false;
@@ -36,7 +46,8 @@ bool writes_to_symbols(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
     ir::for_each_value(symbol.arguments[i], [&](ir::ValueId id) {
       const ir::TensorType* type = trace.tensor_type(id);
       const bool is_list = is_statistic(symbol, i) && type != nullptr && type->sizes.size() == 1;
-      writes = writes || (type != nullptr && !is_list && ir::has_symbols(*type));
+      const bool is_known = is_list || type == nullptr || !ir::has_symbols(*type) || is_new_memory(trace, id);
+      writes = writes || !is_known;
     });
   }
   return writes;

@@ -303,6 +303,8 @@ constexpr ResultRule kElementRules[] = {
     {"aten::mish_backward", &like_cotangent},
     {"aten::mse_loss_backward", &like_input_of_loss},
     {"aten::mul", &like_elements_with_number},
+    {"aten::multi_margin_loss_backward", &like_contiguous<1>},
+    {"aten::multilabel_margin_loss_backward", &like_contiguous<1>},
     {"aten::rand", &random_numbers},
     {"aten::randn", &random_numbers},
     {"aten::relu", &like_elements},

@@ -1,5 +1,7 @@
 #include "tracer/size_shadows.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -22,6 +24,7 @@
 #include "tracer/recording_scopes.h"
 #include "tracer/size_arguments.h"
 #include "tracer/size_notes.h"
+#include "tracer/trace_node.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::tracer {
@@ -55,6 +58,9 @@ class SizeShadows::Host final : public RecordingHost {
   explicit Host(RecordingHost& program) : RecordingHost(Recorded::kProgram), program_(program) {}
   ir::SourceLocation locate() override { return program_.locate(); }
   std::shared_ptr<void> leave_program() override { return program_.leave_program(); }
+  std::vector<at::Tensor> derive(TraceNode& node, std::vector<at::Tensor> cotangents) override {
+    return program_.derive(node, std::move(cotangents));
+  }
 
  private:
   RecordingHost& program_;
@@ -135,7 +141,7 @@ void SizeShadows::make_fit() {
 void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols) {
   const Inside inside(*this);
   const TraceTensorImpl* impl = trace_impl(traced);
-  kept_.push_back(traced);
+  kept_.emplace_back(traced.getIntrusivePtr());
   for (Shadow& shadow : shadows_) {
     if (shadow.tensors.contains(impl)) continue;
     ir::Dims sizes;
@@ -346,7 +352,36 @@ at::Tensor SizeShadows::tensor_in(const Shadow& shadow, const at::Tensor& tensor
   if (found == shadow.tensors.end()) {
     throw UserError(ErrorKind::kNotImplemented, "a tensor of the program is not known at other sizes");
   }
-  return found->second;
+  // `requires_grad_()` is no operation.
+  const at::Tensor& other = found->second;
+  if (tensor.is_leaf() && other.is_leaf() && tensor.requires_grad() != other.requires_grad()) {
+    other.set_requires_grad(tensor.requires_grad());
+  }
+  return other;
+}
+
+namespace {
+
+autograd::NodePointer node_of(const at::Tensor& tensor) {
+  const torch::autograd::AutogradMeta* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  return meta == nullptr ? autograd::NodePointer() : meta->grad_fn_;
+}
+
+}  // namespace
+
+void SizeShadows::pair_nodes(Shadow& shadow, const autograd::NodePointer& node, const autograd::NodePointer& other) {
+  std::vector<std::pair<autograd::NodePointer, autograd::NodePointer>> pending{{node, other}};
+  while (!pending.empty()) {
+    const auto [left, right] = std::move(pending.back());
+    pending.pop_back();
+    if (as_trace_node(left.get()) == nullptr || as_trace_node(right.get()) == nullptr) continue;
+    if (!shadow.nodes.try_emplace(left.get(), right).second) continue;
+    kept_nodes_.push_back(left);
+    const std::size_t count = std::min(left->next_edges().size(), right->next_edges().size());
+    for (std::size_t i = 0; i < count; ++i) {
+      pending.emplace_back(left->next_edges()[i].function, right->next_edges()[i].function);
+    }
+  }
 }
 
 void SizeShadows::pair(Shadow& shadow, const IValue& result, const IValue& other) {
@@ -356,7 +391,8 @@ void SizeShadows::pair(Shadow& shadow, const IValue& result, const IValue& other
     if (impl == nullptr && !is_traced) return;
     THUNDER_CHECK(impl != nullptr && is_traced, "tracer", "a result is of the trace at some sizes only");
     shadow.tensors.insert_or_assign(impl, other.toTensor());
-    kept_.push_back(result.toTensor());
+    kept_.emplace_back(result.toTensor().getIntrusivePtr());
+    pair_nodes(shadow, node_of(result.toTensor()), node_of(other.toTensor()));
     if (!is_laid_out_alike(result.toTensor(), other.toTensor())) impl->watch_sizes();
   } else if (result.isList() && other.isList()) {
     const auto lefts = result.toListRef();
@@ -440,6 +476,69 @@ void SizeShadows::follow_data(const std::function<at::Tensor(Recorder& there, co
   }
 }
 
+// --- backwards
+
+namespace {
+
+bool is_of_outer_layer(const at::Tensor& tensor) { return tensor.defined() && trace_impl(tensor) == nullptr; }
+
+/// Whether a gradient is one for an input of a node, or for none.
+bool is_of_size_of_input(const TraceNode& node, std::size_t i, const at::Tensor& gradient) {
+  const ir::TensorType* input = node.recorder().trace().tensor_type(node.inputs()[i]);
+  return !gradient.defined() || input == nullptr || input->sizes == bridge::type_of(gradient).sizes;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> SizeShadows::derive(TraceNode& node, std::vector<at::Tensor> cotangents) {
+  if (std::ranges::any_of(cotangents, is_of_outer_layer)) {
+    pin_all();
+    return program_.host.derive(node, std::move(cotangents));
+  }
+  const Inside inside(*this);
+  std::vector<at::Tensor> gradients = program_.host.derive(node, cotangents);
+  for (Shadow& shadow : shadows_) {
+    if (shadow.is_lost) continue;
+    try {
+      derive_in(shadow, node, cotangents, gradients);
+    } catch (const std::exception&) {
+      if (forget_python_error != nullptr) forget_python_error();
+      lose(shadow);
+    }
+  }
+  return gradients;
+}
+
+void SizeShadows::derive_in(Shadow& shadow, const TraceNode& node, std::span<const at::Tensor> cotangents,
+                            std::span<const at::Tensor> gradients) {
+  constexpr const char* kAnother = "a backward is another one at other sizes";
+  const auto found = shadow.nodes.find(&node);
+  TraceNode* const other = found == shadow.nodes.end() ? nullptr : as_trace_node(found->second.get());
+  if (other == nullptr || other->inputs() != node.inputs() || other->results() != node.results()) {
+    throw UserError(ErrorKind::kNotImplemented, "an operation of the program is not known at other sizes");
+  }
+  const RecordTop recording(*shadow.recorder);
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& cotangent : cotangents) given.push_back(tensor_in(shadow, cotangent));
+  const std::vector<at::Tensor> made = program_.host.derive(*other, std::move(given));
+  THUNDER_CHECK(made.size() == gradients.size(), "tracer", kAnother);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    THUNDER_CHECK(made[i].defined() == gradients[i].defined(), "tracer", kAnother);
+    if (!made[i].defined()) continue;
+    const bool is_alike = shadow.recorder->value_of(made[i]) == program_.value_of(gradients[i]) &&
+                          is_of_size_of_input(*other, i, made[i]) == is_of_size_of_input(node, i, gradients[i]);
+    THUNDER_CHECK(is_alike, "tracer", kAnother);
+    pair(shadow, gradients[i], made[i]);
+  }
+}
+
+void SizeShadows::return_written() {
+  follow_data([](Recorder& there, const FindTensor& /*find*/) {
+    there.memory.return_written();
+    return at::Tensor();
+  });
+}
+
 ir::SymbolValues SizeShadows::sizes_in(const Recorder& there) const {
   return std::ranges::find(shadows_, &there, [](const Shadow& shadow) { return shadow.recorder.get(); })->symbols;
 }
@@ -484,7 +583,6 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   try {
     std::vector<ir::Trace> traces{trace};
     for (Shadow& shadow : shadows_) {
-      shadow.recorder->memory.return_written();
       ir::Trace other = shadow.recorder->finish(trace.outputs);
       keep_errors(other);
       traces.push_back(std::move(other));

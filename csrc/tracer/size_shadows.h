@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/node_pointer.h"
 #include "ir/condition.h"
 #include "ir/generalization.h"
 #include "ir/trace.h"
@@ -79,6 +80,10 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// tensor that stands for `result` there, where the program got one.
   void follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,
                    const at::Tensor& result = {});
+  /// The program's backward ran into a node of its own (`RecordingHost::derive`), which is done at each size.
+  [[nodiscard]] std::vector<at::Tensor> derive(TraceNode& node, std::vector<at::Tensor> cotangents);
+  /// `InputMemory::return_written` at other sizes.
+  void return_written();
   /// The values of the symbols in a recorder at other sizes.
   [[nodiscard]] ir::SymbolValues sizes_in(const Recorder& there) const;
   /// An operation on these raised an error: at other sizes it may not.
@@ -134,7 +139,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
     std::vector<std::int64_t> symbols;  ///< their values
     std::optional<std::uint32_t> only;  ///< the one symbol that is not as traced
     std::unique_ptr<Recorder> recorder;
-    std::unordered_map<const c10::TensorImpl*, at::Tensor> tensors;  ///< by tensor of the program
+    std::unordered_map<const c10::TensorImpl*, at::Tensor> tensors;                 ///< by tensor of the program
+    std::unordered_map<const torch::autograd::Node*, autograd::NodePointer> nodes;  ///< by node of the program
     bool is_lost = false;
   };
   class Host;
@@ -178,13 +184,21 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Whether sizes, strides and offset are the same.
   [[nodiscard]] static bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right);
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);
+  /// Pairs the recorded operations in histories, as far back as they are not known yet.
+  void pair_nodes(Shadow& shadow, const autograd::NodePointer& node, const autograd::NodePointer& other);
+  /// `derive` at another size, whose gradients are for values of the same numbers.
+  void derive_in(Shadow& shadow, const TraceNode& node, std::span<const at::Tensor> cotangents,
+                 std::span<const at::Tensor> gradients);
   Recorder& program_;
   std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();
   std::vector<SizeSymbol> symbols_;
   std::unique_ptr<Host> host_;
   SizeProbes probes_;
   std::vector<Shadow> shadows_;
-  std::vector<at::Tensor> kept_;  ///< tensors of the program: their addresses are keys
+  /// Tensors of the program, whose addresses are keys. Backwards ask who else refers to a gradient: this does not
+  /// count.
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> kept_;
+  std::vector<autograd::NodePointer> kept_nodes_;
   std::set<std::uint32_t> pinned_;
   std::set<std::uint32_t> ints_;  ///< symbols that are ints among the arguments
   std::vector<std::pair<std::uint32_t, ir::SourceLocation>> reasons_;

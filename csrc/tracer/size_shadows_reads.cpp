@@ -217,7 +217,7 @@ void SizeShadows::note_copy(const c10::TensorImpl& tensor, const at::Tensor& cop
     const at::Tensor other = found->second;
     shadow.tensors.insert_or_assign(copy.unsafeGetTensorImpl(), other);
   }
-  if (is_known) kept_.push_back(copy);
+  if (is_known) kept_.emplace_back(copy.getIntrusivePtr());
 }
 
 }  // namespace thunder::tracer

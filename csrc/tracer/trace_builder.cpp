@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
+#include "base/error.h"
 #include "ir/symbol_values.h"
 #include "tracer/operators.h"
 
@@ -28,15 +30,33 @@ ir::BoundSymbol& TraceBuilder::add_here(ir::BoundSymbol symbol) {
   return add(std::move(symbol));
 }
 
+namespace {
+
+bool is_constant(const ir::BoundSymbol& symbol) { return symbol.op == tensor_constant_operator(); }
+
+}  // namespace
+
 std::vector<ir::BoundSymbol> TraceBuilder::cut(std::size_t begin) {
   facts_.reset();
   const auto first = trace_.symbols.begin() + static_cast<std::ptrdiff_t>(begin);
-  const auto middle = std::stable_partition(first, trace_.symbols.end(), [](const ir::BoundSymbol& symbol) {
-    return symbol.op == tensor_constant_operator();
-  });
+  const auto middle = std::stable_partition(first, trace_.symbols.end(), is_constant);
   std::vector<ir::BoundSymbol> symbols(std::make_move_iterator(middle), std::make_move_iterator(trace_.symbols.end()));
   trace_.symbols.erase(middle, trace_.symbols.end());
   return symbols;
+}
+
+std::size_t TraceBuilder::operations_from(std::size_t begin) const {
+  const auto symbols = std::span(trace_.symbols).subspan(begin);
+  return symbols.size() - static_cast<std::size_t>(std::ranges::count_if(symbols, is_constant));
+}
+
+std::size_t TraceBuilder::begin_of_last(std::size_t count) const {
+  std::size_t begin = trace_.symbols.size();
+  while (count > 0) {
+    THUNDER_CHECK(begin > 0, "tracer", "a trace has fewer operations");
+    if (!is_constant(trace_.symbols[--begin])) --count;
+  }
+  return begin;
 }
 
 std::size_t TraceBuilder::maker_of(ir::ValueId value) const {

@@ -47,6 +47,10 @@ class TraceBuilder {
   ir::BoundSymbol& add_here(ir::BoundSymbol symbol);
   /// Takes the symbols from `begin` on out of the trace. Constants stay: the program may use them again.
   [[nodiscard]] std::vector<ir::BoundSymbol> cut(std::size_t begin);
+  /// How many operations there are from `begin` on, without constants.
+  [[nodiscard]] std::size_t operations_from(std::size_t begin) const;
+  /// Where the last `count` operations begin, without constants.
+  [[nodiscard]] std::size_t begin_of_last(std::size_t count) const;
   /// The position of the symbol that makes `value`; the end: none does.
   [[nodiscard]] std::size_t maker_of(ir::ValueId value) const;
   /// Lets the symbol at `position` make another value in the place of `value`, and gives that.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "ir/symbol_values.h"
+#include "tracer/at_other_sizes.h"
 #include "tracer/recording.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
@@ -37,7 +38,7 @@ TraceNode::TraceNode(Recording& recorder, std::string name, ir::BoundSymbol symb
 
 torch::autograd::variable_list TraceNode::apply(torch::autograd::variable_list&& cotangents) {
   if (TraceSession::current().top != &recorder_) refuse_backward_through_trace();
-  return recorder_.host.derive(*this, std::move(cotangents));
+  return derive_at_all_sizes(*this, std::move(cotangents));
 }
 
 void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {

@@ -23,7 +23,9 @@ bool rms_norm_applies(const RuleCall& call) {
   const at::Tensor x = call.tensor(kNormInput);
   const at::Tensor weight = call.tensor(kNormWeight);
   const bool is_exact = x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble;
-  return !x.is_cuda() && is_exact && (!weight.defined() || weight.scalar_type() == x.scalar_type());
+  // PyTorch lays out the result of any other input as a contiguous one.
+  return !x.is_cuda() && x.is_contiguous() && is_exact &&
+         (!weight.defined() || weight.scalar_type() == x.scalar_type());
 }
 
 double epsilon_of(const RuleCall& call) {

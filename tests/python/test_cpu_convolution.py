@@ -157,3 +157,17 @@ def test_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         for got in pool.map(call, range(64)):
             torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 6, 6), (2, 1, 1, 1), (2, 3, 1, 1), (1, 1, 6, 1)])
+@pytest.mark.parametrize("is_channels_last", [False, True])
+def test_images_that_lie_in_both_ways_have_results_as_in_eager(sizes: Any, is_channels_last: bool) -> None:
+    module = torch.nn.Conv2d(sizes[1], 4, 3, padding=1)
+    compiled = thunder.jit(lambda x: module(x).flatten(1))
+    layout = thunder.jit(module)
+    with torch.no_grad():
+        for _ in range(CALLS_UNTIL_KEPT + 1):
+            x = images(*sizes) if is_channels_last else torch.randn(sizes)
+            expected = module(x)
+            assert layout(x).stride() == expected.stride()
+            torch.testing.assert_close(compiled(x), expected.flatten(1))

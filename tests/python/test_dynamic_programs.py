@@ -377,3 +377,11 @@ def test_an_argument_with_a_history_that_is_written_to_has_gradients_at_many_siz
             x = leaf * 3
             (of(x) + x).sum().backward()
         torch.testing.assert_close(first.grad, second.grad)
+
+
+@pytest.mark.parametrize("loss", [F.multilabel_margin_loss, F.multi_margin_loss])
+def test_losses_whose_time_grows_fast_with_the_classes_are_traced_at_once(loss: Any) -> None:
+    compiled = thunder.jit(loss)
+    for rows, classes in ((4, 3), (4, 5), (6, 7)):
+        target = torch.randint(classes, (rows, classes) if loss is F.multilabel_margin_loss else (rows,))
+        require_equal(compiled, loss, torch.randn(rows, classes, requires_grad=True), target)

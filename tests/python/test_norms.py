@@ -84,3 +84,15 @@ def test_norms_of_images_whose_strides_of_size_one_differ(make: Any, sizes: Any,
             if grad:
                 mine, theirs = (torch.autograd.grad(y.square().sum(), x)[0] for y in (ours, eager))
                 assert torch.allclose(mine, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("lay_out", [lambda x: x.transpose(1, 2), lambda x: x.permute(2, 0, 1), lambda x: x[:, ::2]])
+def test_rms_norms_of_any_layout_have_strides_of_eager(lay_out: Any, grad: bool) -> None:
+    module = torch.nn.RMSNorm(8)
+    x = torch.randn(2, 8, 8)
+    compiled = thunder.jit(lambda x: module(lay_out(x)))
+    with torch.set_grad_enabled(grad):
+        ours, eager = compiled(x), module(lay_out(x))
+    assert ours.stride() == eager.stride()
+    torch.testing.assert_close(ours, eager)

@@ -422,6 +422,28 @@ void OutputPlanner::require_no_gradient_inside() const {
   for (const Viewed& each : viewed_) require_no_leaf_behind(each.tensor);
 }
 
+namespace {
+
+/// The value that a recorder gives for an output, which the call makes views of if it `is_viewed`.
+ir::ValueId output_in(tracer::Recorder& recorder, const at::Tensor& tensor, bool is_viewed, bool stays) {
+  const ir::ValueId value = is_viewed ? recorder.viewed_output_of(tensor) : recorder.output_of(tensor);
+  const ir::TensorType* type = recorder.trace().tensor_type(value);
+  const bool has_gradient = tensor.requires_grad() || type == nullptr || !type->requires_grad;
+  return stays && has_gradient ? value : recorder.history.without_grad(value);
+}
+
+}  // namespace
+
+ir::ValueId OutputPlanner::output_of(const Computed& computed, bool stays) {
+  if (shadows_ != nullptr) {
+    shadows_->follow_data([&](tracer::Recorder& there, const tracer::SizeShadows::FindTensor& find) {
+      static_cast<void>(output_in(there, find(computed.tensor), computed.is_viewed, stays));
+      return at::Tensor();
+    });
+  }
+  return output_in(recorder_, computed.tensor, computed.is_viewed, stays);
+}
+
 ir::ArgumentList OutputPlanner::outputs() {
   plan_views();
   require_separate();
@@ -439,12 +461,7 @@ ir::ArgumentList OutputPlanner::outputs() {
     }
     plan_.histories.push_back(history_of(each.tensor));
     if (plan_.histories.back() == OutputHistory::kSpent) note_behind_spent(result);
-    const ir::ValueId value =
-        each.is_viewed ? recorder_.viewed_output_of(each.tensor) : recorder_.output_of(each.tensor);
-    const ir::TensorType* type = recorder_.trace().tensor_type(value);
-    const bool has_gradient = each.tensor.requires_grad() || type == nullptr || !type->requires_grad;
-    const bool stays = plan_.histories.back() == OutputHistory::kComputed && has_gradient;
-    values.emplace_back(stays ? value : recorder_.history.without_grad(value));
+    values.emplace_back(output_of(each, plan_.histories.back() == OutputHistory::kComputed));
   }
   note_versions();
   return values;

@@ -122,6 +122,8 @@ class OutputPlanner {
   Root find_root(const at::Tensor& tensor);
   void add_shared_data();
   void plan_views();
+  /// The value of an output, found in the recorders at other sizes, too. `stays`: its history is that of the value.
+  [[nodiscard]] ir::ValueId output_of(const Computed& computed, bool stays);
   void plan_sizes(const at::Tensor& tensor, const at::Tensor& base, OutputView& view);
   [[nodiscard]] compile::Feeds find_feeds(const ir::Trace& trace, std::span<const compile::FeedSource> sources) const;
   [[nodiscard]] compile::Feeds find_view_feeds(const ir::Trace& trace) const;

@@ -15,7 +15,7 @@ bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
   const auto found = inputs_.find(path);
-  if (found == inputs_.end() || found->second.sizes.size() != sizes.size()) return {};
+  if (found == inputs_.end() || found->second.sizes.size() != sizes.size() || ignored_.contains(path)) return {};
   const Input& input = found->second;
   Changing changing{sizes, Sizes(sizes.size(), -1)};
   bool is_any = false;
@@ -29,7 +29,8 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes&
 
 bool SizeHistory::may_change(const std::string& path, const Seen& seen, std::size_t dim) const {
   const auto found = inputs_.find(path);
-  const bool is_known = found != inputs_.end() && found->second.sizes.size() == seen.sizes.size();
+  const bool is_known =
+      found != inputs_.end() && found->second.sizes.size() == seen.sizes.size() && !ignored_.contains(path);
   if (!is_known || found->second.is_pinned[dim] || seen.sizes[dim] < 2) return false;
   return found->second.sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
 }

@@ -39,6 +39,8 @@ class SizeHistory {
   void refuse_guesses() { may_guess_ = false; }
   /// A trace with this input was kept.
   void note(const std::string& path, const Sizes& sizes);
+  /// Several inputs of one trace were found at this path (values of a dict by tensor): nothing is known of its sizes.
+  void ignore(const std::string& path) { ignored_.insert(path); }
   /// A program needs this size as a number.
   void pin(const std::string& path, std::size_t dim);
   [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const;
@@ -53,6 +55,7 @@ class SizeHistory {
   [[nodiscard]] bool may_change(const std::string& path, const Seen& seen, std::size_t dim) const;
 
   std::map<std::string, Input> inputs_;
+  std::set<std::string> ignored_;
   bool may_guess_ = true;
 };
 

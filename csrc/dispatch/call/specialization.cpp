@@ -182,9 +182,9 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
   if (!call.sizes_match()) return {Status::kSizesDiffer, nullptr};
   // A run that stops has drawn numbers; who runs in its place draws them again.
   const auto before = checks_values || random.any ? std::make_optional(bridge::RandomState::now(random)) : std::nullopt;
-  std::vector<at::Tensor> computed;
   try {
     std::vector<at::Tensor> values = call.take_inputs();
+    std::vector<at::Tensor> computed;
     KeptWarnings warnings;
     {
       const c10::AutoGradMode history(makes_history());
@@ -193,6 +193,7 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
       computed = replayed ? *std::move(replayed) : computation->run(std::move(values), plan.versions, training_graph);
     }
     warnings.tell();
+    return {Status::kDone, call.finish(std::move(computed))};
   } catch (const runtime::ValueChanged&) {
     call.take_back();
     before->restore();
@@ -203,12 +204,6 @@ Specialization::Outcome Specialization::run(const interpreter::GuardTree& tree, 
     call.take_back();
     if (before) before->restore();
     return {Status::kRaised, nullptr};
-  }
-  try {
-    return {Status::kDone, call.finish(std::move(computed))};
-  } catch (...) {
-    set_python_error();
-    return {Status::kDone, nullptr};
   }
 }
 

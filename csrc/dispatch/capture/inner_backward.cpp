@@ -20,6 +20,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/object_parts.h"
+#include "tracer/at_other_sizes.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 
@@ -73,6 +74,14 @@ struct InnerBackward::Call {
   bool allow_unused = false;
   bool accumulate = false;
 };
+
+std::vector<at::Tensor> InnerBackward::derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
+  tracer::Recording* const recording = &node.recorder();
+  if (recording == &recorder_) return gradient_.derive(node, std::move(cotangents));
+  transforms::InnerGradient& gradient =
+      gradients_at_sizes_.try_emplace(recording, static_cast<tracer::Recorder&>(*recording)).first->second;
+  return gradient.derive(node, std::move(cotangents));
+}
 
 void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf) {
   static PyObject* const grad = PyUnicode_InternFromString("grad");
@@ -149,6 +158,7 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
     walk.targets.push_back(gradient_edge(input));
   }
   require_separate_histories(call);
+  walk.has_sizes = tracer::sizes_at_hand(recorder_);
   walk.accumulate = call.accumulate;
   walk.keep_graph = call.keep_graph;
   walk.create_graph = call.create_graph;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <unordered_map>
+#include <vector>
+
 #include "dispatch/call/outside_histories.h"
 #include "dispatch/capture/python_backward.h"
 #include "dispatch/capture/torch_hooks.h"
@@ -18,9 +21,7 @@ class InnerBackward {
   /// Sends PyTorch's entry point to its engine here.
   void add_substitutes(interpreter::TrackerOptions& options, interpreter::Tracker& tracker);
   /// See `tracer::RecordingHost::derive`.
-  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents) {
-    return gradient_.derive(node, std::move(cotangents));
-  }
+  std::vector<at::Tensor> derive(tracer::TraceNode& node, std::vector<at::Tensor> cotangents);
   /// Repeats at each call what the program did to the `.grad` and `requires_grad` of tensors.
   /// False with a Python exception set.
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
@@ -42,6 +43,8 @@ class InnerBackward {
   void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);
 
   transforms::InnerGradient gradient_;
+  /// Of the recorders at other sizes.
+  std::unordered_map<tracer::Recording*, transforms::InnerGradient> gradients_at_sizes_;
   tracer::Recorder& recorder_;
   TorchHooks& hooks_;
   OutsideHistories histories_;

@@ -53,11 +53,16 @@ std::vector<std::int64_t> pair_of(const c10::IValue& value) {
   return pair;
 }
 
+/// Images of one channel, or of one pixel, lie in both ways: PyTorch takes them as plain ones, whose results are plain.
+bool are_channels_last_alone(const at::Tensor& images) {
+  return images.is_contiguous(at::MemoryFormat::ChannelsLast) && !images.is_contiguous();
+}
+
 std::optional<at::Tensor> convolve(const Convolution& convolution, const c10::IValue* arguments) {
   const at::Tensor& images = arguments[At::kImages].toTensor();
   const at::Tensor& filter = arguments[At::kFilter].toTensor();
   if (!is_plain(images, convolution.dtype, 4) || !is_plain(filter, convolution.dtype, 4) ||
-      !images.is_contiguous(at::MemoryFormat::ChannelsLast) || !at::globalContext().userEnabledMkldnn() ||
+      !are_channels_last_alone(images) || !at::globalContext().userEnabledMkldnn() ||
       arguments[At::kGroups].toInt() != 1) {
     return std::nullopt;
   }
