@@ -186,6 +186,9 @@ bool TraceTensorImpl::is_strides_like_custom(at::MemoryFormat format) const {
   return is_strides_like_default(format);
 }
 c10::SymBool TraceTensorImpl::sym_is_non_overlapping_and_dense_custom() const {
+  if (is_contiguous_default(at::MemoryFormat::Contiguous)) {
+    return sym_is_contiguous_custom(at::MemoryFormat::Contiguous);  // at all sizes at which it is, it is dense, too
+  }
   note_read();
   return is_non_overlapping_and_dense_default();
 }

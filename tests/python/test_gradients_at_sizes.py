@@ -69,6 +69,12 @@ def _with_flag(x: Tensor) -> Tensor:
     return checkpoint(lambda t, b: _part(t) + b, x, bias, use_reentrant=False)
 
 
+def _backward(x: Tensor) -> Tensor:
+    _part(x).sum().backward()
+    assert x.grad is not None
+    return x.grad * 2
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "part": lambda x: checkpoint(_part, x, use_reentrant=False).sum(-1),
     "reentrant part": lambda x: checkpoint(_part, x, use_reentrant=True).sum(-1),
@@ -84,6 +90,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
     "gradient of rows with each other": lambda x: torch.autograd.grad((x @ x.T).softmax(-1).log().sum(), x)[0],
     "gradient of a broadcast": lambda x: torch.autograd.grad((x[:, None] * x[None]).sum((1, 2)).exp().sum(), x)[0],
     "gradient penalty": _penalty,
+    "backward into a leaf": _backward,
     "descent": _descent,
     "hook": _hooked,
     "leaf made inside": _leaf,
@@ -124,7 +131,17 @@ def _adversarial_step(model: Any, optimizer: Any, x: Tensor, y: Tensor) -> Tenso
     return _step(model, optimizer, (x + 0.1 * gradient.sign()).detach(), y)
 
 
-@pytest.mark.parametrize("step", [_step, _adversarial_step])
+def _penalized_step(model: Any, optimizer: Any, x: Tensor, y: Tensor) -> Tensor:
+    optimizer.zero_grad()
+    x = x.clone().requires_grad_()
+    loss = F.cross_entropy(model(x), y)
+    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    (loss + gradient.pow(2).sum()).backward()
+    optimizer.step()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("step", [_step, _adversarial_step, _penalized_step])
 def test_training_steps_in_one_program_take_batches_of_any_size(step: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
     models = [nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))]
