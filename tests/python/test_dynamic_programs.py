@@ -385,3 +385,14 @@ def test_losses_whose_time_grows_fast_with_the_classes_are_traced_at_once(loss: 
     for rows, classes in ((4, 3), (4, 5), (6, 7)):
         target = torch.randint(classes, (rows, classes) if loss is F.multilabel_margin_loss else (rows,))
         require_equal(compiled, loss, torch.randn(rows, classes, requires_grad=True), target)
+
+
+def test_a_program_whose_derivative_is_for_some_sizes_alone_is_not_shared_with_others() -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1])
+
+    compiled = thunder.jit(program)
+    for sizes in ((4, 3), (6, 5), (5, 7), (7, 4), (8, 6), (9, 11)):  # odd ones first
+        require_equal(compiled, program, torch.randn(sizes, requires_grad=True))
+    assert specializations(compiled) == 3
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

@@ -1,8 +1,12 @@
 #include "dispatch/call/equal_program.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
+#include "ir/condition.h"
 #include "ir/equality.h"
+#include "ir/trace_sizes.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -11,6 +15,19 @@ bool can_be_shared(const ir::Trace& recorded, const compile::Options& options) {
   const auto is_built_in = [](const executors::Executor* executor) { return compile::is_built_in(*executor); };
   return recorded.context()->objects.empty() && options.transforms.empty() && !options.prepack_weights &&
          std::ranges::all_of(options.executors, is_built_in);
+}
+
+/// Whether what was compiled from an equal trace is for the sizes that this one was traced with. Derivatives may have
+/// added conditions (`s1` is odd).
+bool is_for_sizes_of(const ir::Trace& recorded, const compile::Compiled& computation) {
+  const std::vector<ir::SymbolSource> sources = ir::symbol_sources(recorded);
+  if (sources.empty()) return true;
+  std::vector<std::int64_t> symbols(sources.back().symbol + 1);
+  for (const ir::SymbolSource& source : sources) {
+    symbols[source.symbol] = recorded.tensor_type(recorded.inputs[source.input])->sizes[source.dim].hint / source.factor;
+  }
+  const std::vector<ir::Condition> conditions = computation.forward_traces().back().conditions;
+  return std::ranges::all_of(conditions, [&](const ir::Condition& condition) { return ir::holds(condition, symbols); });
 }
 
 }  // namespace
@@ -22,6 +39,7 @@ void share_or_compile(const ir::Trace& recorded, const compile::Options& options
     for (const auto& other : known) {
       if (other->fingerprint != specialization.fingerprint || !(other->state == specialization.state)) continue;
       if (!ir::is_same(recorded, other->computation->recorded())) continue;
+      if (!is_for_sizes_of(recorded, *other->computation)) continue;
       specialization.computation = other->computation;
       return;
     }

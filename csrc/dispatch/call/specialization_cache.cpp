@@ -199,7 +199,11 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
   if (may_fail && !failures.empty()) return Served::kNo;
-  if (failures.empty()) {
+  if (failures.empty() && !set->last_stop()) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "thunder.jit: dispatch: the sizes of the inputs, or the memory that they share, are not those of "
+                    "the program that was made for them");
+  } else if (failures.empty()) {
     PyErr_SetString(
         PyExc_RuntimeError,
         "thunder.jit: dispatch: a number read from a tensor differs right after the trace that observed it; "
