@@ -186,7 +186,11 @@ def of_bases() -> Changing:
     class A(Base):
         pass
 
-    return lambda: len(A.__mro__) * (2 if A.__base__ is Base else 3), lambda: setattr(A, "__bases__", (Other,))
+    item = A()
+    return (
+        lambda: len(A.__mro__) * (2 if A.__base__ is Base else 3) + isinstance(item, Other) + issubclass(A, Other),
+        lambda: setattr(A, "__bases__", (Other,)),
+    )
 
 
 def of_annotations() -> Changing:

@@ -92,8 +92,17 @@ bool look_up_checks(Observer& observer, PyObject* classes, const char* name) {
   return true;
 }
 
+/// `isinstance` and `issubclass` depend on the bases of a class, which may be set: `A.__bases__ = …`.
+bool read_bases(Observer& observer, PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__mro__");
+  if (!is_python_class(type) || is_immutable_type(type)) return true;
+  return static_cast<bool>(py::Ref::steal(observer.read_attribute(
+      reinterpret_cast<PyObject*>(type), name, AttributeSource::kDescriptor, Py_NewRef(type->tp_mro))));
+}
+
 PyObject* do_isinstance(const IntrinsicCall& call) {
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
+  if (!read_bases(observer_of(call), Py_TYPE(call.arguments[0]))) return nullptr;
   if (!look_up_checks(observer_of(call), call.arguments[1], "__instancecheck__")) return nullptr;
   return boolean(observer_of(call).is_instance(call.arguments[0], call.arguments[1]));
 }
@@ -186,6 +195,9 @@ PyObject* do_observed(const IntrinsicCall& call) {
 }
 
 PyObject* do_issubclass(const IntrinsicCall& call) {
+  PyObject* derived = call.arguments[0];
+  const bool is_class = PyType_Check(derived);
+  if (is_class && !read_bases(observer_of(call), reinterpret_cast<PyTypeObject*>(derived))) return nullptr;
   return look_up_checks(observer_of(call), call.arguments[1], "__subclasscheck__") ? do_observed(call) : nullptr;
 }
 
