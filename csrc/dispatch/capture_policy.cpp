@@ -35,11 +35,15 @@ struct FunctionInFile {
 /// Functions of the standard library, in such files, that look at what an object consists of, or hand it on.
 constexpr std::array kLooking{
     FunctionInFile{"typing.py", "cast"},
+    FunctionInFile{"typing.py", "NamedTuple"},
+    FunctionInFile{"typing.py", "_make_nmtuple"},
     FunctionInFile{"typing.py", "__call__"},  // a generic class with parameters makes an instance
     FunctionInFile{"re/__init__.py", "sub"},  // `repl` may be a function of the program
     FunctionInFile{"re/__init__.py", "subn"},
     FunctionInFile{"re.py", "sub"},
     FunctionInFile{"re.py", "subn"},
+    FunctionInFile{"re/__init__.py", "scan"},  // a Scanner calls functions of the program
+    FunctionInFile{"re.py", "scan"},
     FunctionInFile{"inspect.py", "getattr_static"},
     FunctionInFile{"inspect.py", "_check_instance"},
     FunctionInFile{"inspect.py", "_check_class"},
@@ -50,6 +54,8 @@ constexpr std::array kLooking{
     FunctionInFile{"inspect.py", "_getmembers"},
     FunctionInFile{"typing.py", "__instancecheck__"},
     FunctionInFile{"typing.py", "<genexpr>"},
+    FunctionInFile{"traceback.py", "format_exc"},  // the caller may handle the exception
+    FunctionInFile{"traceback.py", "print_exc"},
 };
 /// Functions of the torch package that keep books of their own about what the program makes.
 constexpr std::array kBookkeeping{

@@ -129,6 +129,7 @@ enum class Role : std::uint8_t {
   kSetter,    ///< writes a setting of the table
   kReads,     ///< gives something that nobody here sets
   kDecimal,   ///< gives the context of `decimal`
+  kHandled,   ///< gives the exception that is being handled
   kAbstract,  ///< tells whether something is an instance or a subclass of an abstract class
   kChanges,   ///< sets something that nobody can put back
 };
@@ -162,7 +163,7 @@ void add(Functions& functions, Role role, std::size_t setting, const char* modul
 
 /// Those of modules that were imported since the last time.
 void add_others(Functions& functions) {
-  static std::array<bool, std::size(kOthers) + 3> is_added{};
+  static std::array<bool, std::size(kOthers) + 5> is_added{};
   const auto add_once = [&](bool& done, Role role, const char* module, const char* name) {
     if (done || PyDict_GetItemString(PyImport_GetModuleDict(), module) == nullptr) return;
     done = true;
@@ -172,6 +173,8 @@ void add_others(Functions& functions) {
     add_once(is_added[i], Role::kReads, kOthers[i].first, kOthers[i].second);
   }
   auto* done = &is_added[std::size(kOthers)];
+  add_once(*done++, Role::kHandled, "sys", "exc_info");
+  add_once(*done++, Role::kHandled, "sys", "exception");
   add_once(*done++, Role::kDecimal, "_decimal", "getcontext");
   add_once(*done++, Role::kAbstract, "_abc", "_abc_instancecheck");
   add_once(*done, Role::kAbstract, "_abc", "_abc_subclasscheck");
@@ -281,9 +284,19 @@ py::Ref value_of(std::size_t setting, const py::Ref& key) {
   return value;
 }
 
+/// The exception that is being handled; null for none.
+py::Ref handled_exception() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_GetExcInfo(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  py::Ref exception = py::Ref::steal(value);
+  return exception.get() == Py_None ? py::Ref() : std::move(exception);
+}
+
 }  // namespace
 
-TorchSettings::TorchSettings(interpreter::Tracker& tracker) : tracker_(tracker) {
+TorchSettings::TorchSettings(interpreter::Tracker& tracker) : tracker_(tracker), handled_(handled_exception()) {
   const interpreter::NativeScope native;
   add_others(known_functions());
   for (std::size_t i = 0; i < std::size(kSettings); ++i) {
@@ -381,6 +394,21 @@ void TorchSettings::record_numpy_errors() {
   PyErr_Clear();
 }
 
+int TorchSettings::read_handled(PyObject* getter, const std::string& name, PyObject** result) {
+  const py::Ref exception = handled_exception();
+  if (exception.get() != handled_.get()) return 0;  // an exception of the program
+  if (exception) {
+    PyErr_Format(PyExc_NotImplementedError,
+                 "thunder.jit: %s() is asked about an exception that the caller of the function handles; pass it",
+                 name.c_str());
+    return -1;
+  }
+  *result = PyObject_CallNoArgs(getter);
+  if (*result == nullptr) return -1;
+  tracker_.record_result(getter, name, *result);
+  return 1;
+}
+
 int TorchSettings::ask_abstract_class(PyObject* callable, const NativeCall& call, PyObject** result) {
   *result = PyObject_Vectorcall(callable, call.arguments, call.count, nullptr);
   asks_abstract_ |= *result == Py_False;
@@ -424,6 +452,7 @@ int TorchSettings::intercept(PyObject* callable, const NativeCall& call, PyObjec
     set_.push_back(function.setting);
     return 0;
   }
+  if (function.role == Role::kHandled) return read_handled(function.object.get(), function.name, result);
   if (function.role == Role::kAbstract) return ask_abstract_class(callable, call, result);
   if (function.role == Role::kDecimal) {
     record_decimal_context();

@@ -39,6 +39,8 @@ class TorchSettings {
   void record_decimal_context();
   /// Guards how NumPy treats floating-point errors, on which its functions depend.
   void record_numpy_errors();
+  /// `sys.exc_info()`: where the program handles no exception, it gives the one that the caller handles.
+  int read_handled(PyObject* getter, const std::string& name, PyObject** result);
   /// `isinstance(object, abstract_class)` and the like: whether it is False may change with `register`.
   int ask_abstract_class(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   std::optional<std::string> restore_modules();
@@ -49,6 +51,7 @@ class TorchSettings {
 
   interpreter::Tracker& tracker_;
   std::vector<Before> before_;
+  py::Ref handled_;               ///< the exception that the caller handles
   py::Ref modules_;               ///< `thunder._settings.StateOfModules`
   std::vector<std::size_t> set_;  ///< those of the table that the program has set
   bool sets_warnings_ = false;    ///< the program

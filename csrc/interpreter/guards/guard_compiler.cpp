@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "interpreter/provenance/opaque_state.h"
+#include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -33,10 +34,11 @@ std::string describe_expectation(const Node& owner, const Read& read) {
   return {};
 }
 
-/// Whether the type of a constant can change: `self.__class__ = …`.
+/// Whether the type of a constant can change, as by `self.__class__ = …`: CPython takes types that can change, and
+/// those of modules.
 bool is_reclassifiable(const Node& node) {
   PyObject* object = node.object.get();
-  return (Py_TYPE(object)->tp_flags & Py_TPFLAGS_HEAPTYPE) != 0 && !PyType_Check(object);
+  return !is_immutable_type(Py_TYPE(object)) || PyModule_Check(object);
 }
 
 GuardOp operation_of(Accessor accessor) {
@@ -216,7 +218,8 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
     const auto begin = program_.instructions_.size();
     if (node.trace_tensor) {
       emit_object(node, program_.infos_.add({expression(node), hooks_.describe(node.object.get()), {}}));
-    } else if (is_reclassifiable(node) && (!node.reads.empty() || node.instance_dict != nullptr)) {
+    } else if (is_reclassifiable(node) &&
+               (node.class_is_read || !node.reads.empty() || node.instance_dict != nullptr)) {
       const std::string type = Py_TYPE(node.object.get())->tp_name;
       emit_object(node, program_.infos_.add({"type(" + expression(node) + ")", type, {}}));
     }

@@ -276,7 +276,8 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       const int status = context.observer->before_python_call(function, nullptr, 0, nullptr, &result);
       Py_XDECREF(result);
       if (status == 0 && code_of(frame)->co_argcount > 0 && frame->localsplus[0] != nullptr) {
-        context.observer->enter_method(code_of(frame), frame->localsplus[0]);
+        context.observer->enter_method(code_of(frame), frame->localsplus,
+                                       static_cast<std::size_t>(code_of(frame)->co_argcount));
       }
       if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
         return refuse_frame(tstate, frame);

@@ -203,7 +203,8 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
       const int status = context.observer->before_python_call(nullptr, nullptr, 0, nullptr, &result);
       Py_XDECREF(result);
       if (status == 0 && frame->f_code->co_argcount > 0 && frame->f_localsplus[0] != nullptr) {
-        context.observer->enter_method(frame->f_code, frame->f_localsplus[0]);
+        context.observer->enter_method(frame->f_code, frame->f_localsplus,
+                                       static_cast<std::size_t>(frame->f_code->co_argcount));
       }
       if (status < 0 || !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return nullptr;
     }

@@ -120,7 +120,9 @@ THUNDER_HANDLER(cleanup_throw) {
 template <bool kObserved>
 THUNDER_INLINE Step enter_context(Machine& m, bool is_async) {
   PyObject* manager = m.top();
-  if constexpr (kObserved) observed_look_up(*m.observer, manager, "__enter__ __exit__ __aenter__ __aexit__");
+  if constexpr (kObserved) {
+    if (!observed_look_up(*m.observer, manager, "__enter__ __exit__ __aenter__ __aexit__")) return Step::kError;
+  }
   PyObject* enter = lookup_context_method(manager, is_async, false);
   if (enter == nullptr) return Step::kError;
   PyObject* exit = lookup_context_method(manager, is_async, true);

@@ -14,7 +14,7 @@ inline PyObject* inplace_power(PyObject* left, PyObject* right) { return PyNumbe
 template <bool kObserved, unaryfunc kOperation>
 THUNDER_INLINE Step unary(Machine& m) {
   if constexpr (kObserved) {
-    observed_look_up(*m.observer, m.top(), "__neg__ __pos__ __invert__");
+    if (!observed_look_up(*m.observer, m.top(), "__neg__ __pos__ __invert__")) return Step::kError;
     if (!observed_examine(*m.observer, m.top(), Aspect::kContents)) return Step::kError;
   }
   return m.replace_top(kOperation(m.top()));

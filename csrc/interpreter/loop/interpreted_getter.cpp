@@ -3,6 +3,7 @@
 #include "interpreter/loop/interpreted_getter.h"
 
 #include <array>
+#include <utility>
 
 #include "interpreter/loop/context.h"
 #include "interpreter/loop/native_scope.h"
@@ -38,6 +39,33 @@ def methodcaller(arguments, keywords):
 def forward(function):
     return lambda *arguments, **keywords: function(*arguments, **keywords)
 
+def format_fields(text, arguments, keywords):
+    count, is_numbered = 0, None
+    def number(given):
+        nonlocal count, is_numbered
+        if is_numbered is (given == ''):
+            raise ValueError('fields with and without numbers')
+        is_numbered, count = given != '', count + 1
+        return given if is_numbered else count - 1
+    def expand(text, depth):
+        if depth == 0:
+            raise ValueError('fields are nested too deep')
+        parts = []
+        for literal, field, spec, conversion in parse(text):
+            parts.append(literal)
+            if field is None:
+                continue
+            first, path = split(field)
+            is_key = isinstance(first, str) and first != ''
+            item = keywords[first] if is_key else arguments[number(first)]
+            for is_name, part in path:
+                item = getattr(item, part) if is_name else item[part]
+            if conversion is not None:
+                item = {'s': str, 'r': repr, 'a': ascii}[conversion](item)
+            parts.append(format(item, expand(spec, depth - 1) if '{' in spec else spec))
+        return ''.join(parts)
+    return expand(text, 2)
+
 def iterate(iterator):
     for value in iterator:
         yield value
@@ -46,7 +74,7 @@ def iterate(iterator):
 struct Getters {
   std::array<py::Ref, 3> types, makers;
   py::Ref names;  ///< the globals of all of them
-  py::Ref forward, iterate;
+  py::Ref forward, format, iterate;
 };
 
 Getters make_getters() {
@@ -62,6 +90,12 @@ Getters make_getters() {
     getters.makers[i] = py::Ref::share(PyDict_GetItemString(names.get(), kNames[i]));
   }
   if (done) getters.forward = py::Ref::share(PyDict_GetItemString(names.get(), "forward"));
+  if (done) getters.format = py::Ref::share(PyDict_GetItemString(names.get(), "format_fields"));
+  const py::Ref strings = py::Ref::steal(py::import_module("_string"));
+  for (const auto& [name, from] : {std::pair{"parse", "formatter_parser"}, {"split", "formatter_field_name_split"}}) {
+    const py::Ref function = py::Ref::steal(strings ? PyObject_GetAttrString(strings.get(), from) : nullptr);
+    if (function) PyDict_SetItemString(names.get(), name, function.get());
+  }
   if (done) getters.iterate = py::Ref::share(PyDict_GetItemString(names.get(), "iterate"));
   getters.names = names;
   PyErr_Clear();
@@ -92,7 +126,25 @@ bool may_be_alias(PyObject* method, py::Borrowed special) {
   if (method == nullptr) return false;
   const bool is_method = Py_TYPE(method) == &PyWrapperDescr_Type || Py_TYPE(method) == &PyMethodDescr_Type;
   if (is_method) return PyUnicode_Compare(PyDescr_NAME(method), special) != 0;
-  return Py_TYPE(method) == &PyStaticMethod_Type || PyCFunction_Check(method);
+  return Py_TYPE(method) == &PyStaticMethod_Type || Py_TYPE(method) == &PyProperty_Type || PyCFunction_Check(method) ||
+         PyMethod_Check(method) || is_partial(method);
+}
+
+/// The callable that `owner.special` gives, without an exception where there is none.
+py::Ref bind_special(PyObject* method, py::Borrowed owner) {
+  py::Ref bound;
+  if (Py_TYPE(method) == &PyProperty_Type) {
+    PyObject* getter = property_accessors(method).get;
+    py::Ref seen = getter == nullptr || PyFunction_Check(getter) ? py::Ref::share(getter) : interpreted_getter(getter);
+    if (!seen && getter != nullptr) seen = interpreted_call(getter);
+    bound = py::Ref::steal(seen ? PyObject_CallOneArg(seen.get(), owner) : nullptr);
+  } else {
+    const descrgetfunc bind = Py_TYPE(method)->tp_descr_get;
+    bound = bind == nullptr ? py::Ref::share(method)
+                            : py::Ref::steal(bind(method, owner, reinterpret_cast<PyObject*>(Py_TYPE(owner))));
+  }
+  if (!bound) PyErr_Clear();
+  return bound;
 }
 
 }  // namespace
@@ -119,11 +171,19 @@ py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special) {
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* method = is_python_class(type) ? _PyType_Lookup(type, special) : nullptr;
   if (!may_be_alias(method, special)) return nullptr;
-  const descrgetfunc bind = Py_TYPE(method)->tp_descr_get;
-  const py::Ref bound =
-      bind == nullptr ? py::Ref::share(method) : py::Ref::steal(bind(method, owner, reinterpret_cast<PyObject*>(type)));
-  if (!bound) return PyErr_Clear(), nullptr;
-  return is_called_in_python(bound.get()) ? py::Ref() : interpreted_call(bound.get());
+  const py::Ref bound = bind_special(method, owner);
+  if (!bound) return nullptr;
+  const bool is_property = Py_TYPE(method) == &PyProperty_Type;  // its getter runs once
+  return !is_property && is_called_in_python(bound.get()) ? py::Ref() : interpreted_call(bound.get());
+}
+
+bool is_alias(py::Borrowed owner, py::Borrowed special) {
+  PyTypeObject* type = Py_TYPE(owner);
+  PyObject* method = is_python_class(type) ? _PyType_Lookup(type, special) : nullptr;
+  if (!may_be_alias(method, special)) return false;
+  if (Py_TYPE(method) == &PyProperty_Type) return true;
+  const py::Ref bound = bind_special(method, owner);
+  return bound && !is_called_in_python(bound.get());
 }
 
 bool is_stand_in(py::Borrowed function) {
@@ -149,6 +209,12 @@ PyObject* call_from_c(PyObject* callable, PyObject* const* arguments, std::size_
   observer->admit(callable);
   const py::Ref function = interpreted_call(callable);
   return function ? PyObject_Vectorcall(function.get(), arguments, flagged_count, names) : nullptr;
+}
+
+py::Ref interpreted_format(py::Borrowed text, py::Borrowed arguments, py::Borrowed keywords) {
+  return py::Ref::steal(PyObject_CallFunctionObjArgs(all().format.get(), static_cast<PyObject*>(text),
+                                                     static_cast<PyObject*>(arguments),
+                                                     static_cast<PyObject*>(keywords), nullptr));
 }
 
 py::Ref interpreted_iterator(py::Borrowed iterator) {

@@ -20,6 +20,11 @@ namespace thunder::interpreter {
 /// (`__getattr__ = dict.__getitem__`) or as a function (`__call__ = staticmethod(items.append)`); null, without an
 /// exception, for other special methods.
 [[nodiscard]] py::Ref interpreted_alias(py::Borrowed owner, py::Borrowed special);
+/// Whether the class of `owner` has such a special method: from C by another name, as a function, or as a property.
+[[nodiscard]] bool is_alias(py::Borrowed owner, py::Borrowed special);
+/// `text.format(*arguments, **keywords)` in Python, which shows the attributes and items that it reads; null with an
+/// exception.
+[[nodiscard]] py::Ref interpreted_format(py::Borrowed text, py::Borrowed arguments, py::Borrowed keywords);
 /// A generator that gives what the iterator gives, so that each value is seen when C code takes it.
 [[nodiscard]] py::Ref interpreted_iterator(py::Borrowed iterator);
 /// Whether a function is one of those above.

@@ -83,8 +83,27 @@ PyObject* do_len(const IntrinsicCall& call) {
   return observer_of(call).length(call.arguments[0]);
 }
 
+/// `isinstance` and `issubclass` are about to ask the classes of these classes.
+bool look_up_checks(Observer& observer, PyObject* classes, const char* name) {
+  if (!PyTuple_Check(classes)) return observed_look_up(observer, classes, name);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    if (!look_up_checks(observer, PyTuple_GET_ITEM(classes, i), name)) return false;
+  }
+  return true;
+}
+
+/// `isinstance` and `issubclass` depend on the bases of a class, which may be set: `A.__bases__ = …`.
+bool read_bases(Observer& observer, PyTypeObject* type) {
+  static PyObject* const name = PyUnicode_InternFromString("__mro__");
+  if (!is_python_class(type) || is_immutable_type(type)) return true;
+  return static_cast<bool>(py::Ref::steal(observer.read_attribute(
+      reinterpret_cast<PyObject*>(type), name, AttributeSource::kDescriptor, Py_NewRef(type->tp_mro))));
+}
+
 PyObject* do_isinstance(const IntrinsicCall& call) {
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kType)) return nullptr;
+  if (!read_bases(observer_of(call), Py_TYPE(call.arguments[0]))) return nullptr;
+  if (!look_up_checks(observer_of(call), call.arguments[1], "__instancecheck__")) return nullptr;
   return boolean(observer_of(call).is_instance(call.arguments[0], call.arguments[1]));
 }
 
@@ -175,6 +194,13 @@ PyObject* do_observed(const IntrinsicCall& call) {
                               nullptr);
 }
 
+PyObject* do_issubclass(const IntrinsicCall& call) {
+  PyObject* derived = call.arguments[0];
+  const bool is_class = PyType_Check(derived);
+  if (is_class && !read_bases(observer_of(call), reinterpret_cast<PyTypeObject*>(derived))) return nullptr;
+  return look_up_checks(observer_of(call), call.arguments[1], "__subclasscheck__") ? do_observed(call) : nullptr;
+}
+
 /// A method of a read-only proxy (`vars(cls).get(name)`) does the same as that of the dict behind it.
 template <PyObject* (*kOfDict)(const IntrinsicCall&)>
 PyObject* do_of_proxy(const IntrinsicCall& call) {
@@ -199,6 +225,7 @@ constexpr NamedRow kRows[] = {
     {nullptr, "delattr", {do_delattr, 2, 2}},
     {nullptr, "len", {do_len, 1, 1}},
     {nullptr, "isinstance", {do_isinstance, 2, 2}},
+    {nullptr, "issubclass", {do_issubclass, 2, 2}},
     {nullptr, "iter", {do_iter, 1, 1}},
     {nullptr, "next", {do_next, 1, 2}},
     {nullptr, "type", {do_type, 1, 1}},

@@ -96,6 +96,7 @@ PyObject* match_class(PyObject* subject, PyObject* kind, Py_ssize_t positional, 
     return nullptr;
   }
   if (observer != nullptr && !observed_examine(*observer, subject, Aspect::kType)) return nullptr;
+  if (observer != nullptr && !observed_look_up(*observer, kind, "__instancecheck__")) return nullptr;
   const int is_instance =
       observer == nullptr ? PyObject_IsInstance(subject, kind) : observer->is_instance(subject, kind);
   if (is_instance <= 0) return is_instance < 0 ? nullptr : Py_NewRef(Py_None);

@@ -60,7 +60,7 @@ bool observed_get_iterator(Observer& observer, PyObject* iterable);
 bool observed_spread(Observer& observer, PyObject** iterable);
 bool observed_spread_mapping(Observer& observer, PyObject** mapping);
 /// Tells the observer that special methods, by their names, are looked up in the class of `object`.
-void observed_look_up(Observer& observer, PyObject* object, const char* names);
+bool observed_look_up(Observer& observer, PyObject* object, const char* names);
 /// A key of a dict or a member of a set that is hashed and compared with those that are there.
 void observed_key(Observer& observer, PyObject* key, PyObject* container);
 /// Filtered `Observer::examine`, `before_write` and `receive`.

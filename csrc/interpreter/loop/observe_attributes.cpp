@@ -15,6 +15,8 @@ namespace {
 
 PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); }
 
+constexpr const char* kDescriptorMethods = "__get__ __set__ __delete__";
+
 /// Whether a property's accessor is written in C, as those of pybind11's classes: nobody sees what it reads or writes.
 bool is_native_accessor(PyObject* accessor) {
   if (accessor == nullptr) return false;
@@ -72,7 +74,8 @@ Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
   const bool is_local = is_thread_local(owner);
   if (is_local && name == dict_name) return {thread_dict(owner).release(), AttributeSource::kDescriptor};
   const py::Ref attribute = py::Ref::share(_PyType_Lookup(type, name));
-  if (attribute) observed_look_up(observer, attribute.get(), "__get__ __set__ __delete__");
+  if (attribute && !observed_look_up(observer, attribute.get(), kDescriptorMethods))
+    return {nullptr, AttributeSource::kType};
   if (!is_data_descriptor(attribute.get()) && (is_local || has_instance_dict(type))) {
     const py::Ref dict = is_local ? thread_dict(owner) : py::Ref::steal(PyObject_GenericGetDict(owner, nullptr));
     if (!dict) return {nullptr, AttributeSource::kInstance};
@@ -95,12 +98,13 @@ Found find_generic(Observer& observer, PyObject* owner, PyObject* name) {
 /// Looks an attribute of a class `owner` up as `type.__getattribute__` does.
 Found find_in_class(Observer& observer, PyObject* owner, PyObject* name) {
   PyObject* meta_attribute = _PyType_Lookup(Py_TYPE(owner), name);
-  if (meta_attribute != nullptr) observed_look_up(observer, meta_attribute, "__get__ __set__ __delete__");
   AttributeSource source = AttributeSource::kComputed;
+  if (meta_attribute != nullptr && !observed_look_up(observer, meta_attribute, kDescriptorMethods))
+    return {nullptr, source};
   if (is_data_descriptor(meta_attribute)) {
     source = source_of_type_attribute(meta_attribute, AttributeSource::kType);
   } else if (PyObject* attribute = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), name)) {
-    observed_look_up(observer, attribute, "__get__");
+    if (!observed_look_up(observer, attribute, "__get__")) return {nullptr, source};
     const bool computed = Py_TYPE(attribute)->tp_descr_get != nullptr && Py_TYPE(attribute) != &PyProperty_Type &&
                           reads_by_python(attribute);
     source = computed ? AttributeSource::kComputed : AttributeSource::kTypeObject;
@@ -139,6 +143,16 @@ py::Ref index_of_field(PyObject* attribute) {
   return arguments == nullptr ? (PyErr_Clear(), nullptr) : py::Ref::share(PyTuple_GET_ITEM(arguments, 0));
 }
 
+/// Whether `super().name` gives what an object of a class in C holds there: a slot, a field of a named tuple, or a
+/// property such as `Exception.args`, where no class of the object has another one.
+bool is_held_behind_super(PyObject* super, PyObject* name, PyObject* attribute) {
+  if (Py_TYPE(attribute) == &PyMemberDescr_Type || index_of_field(attribute)) return true;
+  if (Py_TYPE(attribute) != &PyGetSetDescr_Type) return false;
+  const py::Ref object = py::Ref::steal(PyObject_GetAttrString(super, "__self__"));
+  if (!object) return PyErr_Clear(), false;
+  return _PyType_Lookup(Py_TYPE(object.get()), name) == attribute;
+}
+
 /// Reports the slot, or the field of a named tuple, that `super().name` gave, or the empty slot (`value` null, with an
 /// AttributeError); steals `value`.
 PyObject* report_slot_behind_super(Observer& observer, PyObject* super, PyObject* name, PyObject* slot,
@@ -164,13 +178,14 @@ PyObject* report_slot_behind_super(Observer& observer, PyObject* super, PyObject
 Found find_behind_super(Observer& observer, PyObject* super, PyObject* name) {
   PyTypeObject* type = class_behind_super(super, name);
   PyObject* attribute = type != nullptr ? _PyType_Lookup(type, name) : nullptr;
-  if (attribute != nullptr) observed_look_up(observer, attribute, "__get__");
+  if (attribute != nullptr && !observed_look_up(observer, attribute, "__get__"))
+    return {nullptr, AttributeSource::kComputed};
   const bool is_computed =
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_get != nullptr && reads_by_python(attribute);
   if (is_computed && !report_descriptor(observer, type, name, attribute)) return {nullptr, AttributeSource::kComputed};
   PyObject* value = PyObject_GetAttr(super, name);
-  const bool is_slot = attribute != nullptr && (Py_TYPE(attribute) == &PyMemberDescr_Type || index_of_field(attribute));
-  if (is_slot) value = report_slot_behind_super(observer, super, name, attribute, value);
+  const bool is_held = attribute != nullptr && is_held_behind_super(super, name, attribute);
+  if (is_held) value = report_slot_behind_super(observer, super, name, attribute, value);
   return {value, AttributeSource::kComputed};
 }
 
@@ -297,6 +312,7 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
                        [&](PyObject* object) { return observed_set_attribute(observer, object, name, value); });
   }
   PyTypeObject* type = Py_TYPE(owner);
+  if (!observed_look_up(observer, owner, value != nullptr ? "__setattr__" : "__delattr__")) return -1;
   if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
   if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))
     return PyObject_SetAttr(owner, name, value);

@@ -172,7 +172,7 @@ PyObject* call_observed(Context& context, const Call& call) {
     const py::Ref owned = py::Ref::share(method);
     return call_with_self(context, call, method, callable);
   }
-  observed_look_up(*context.observer, callable, "__call__");
+  if (!observed_look_up(*context.observer, callable, "__call__")) return nullptr;
   return observed_native_call(*context.observer, call.callable, call.arguments, call.count, call.names);
 }
 
@@ -214,7 +214,7 @@ bool observed_enter(Context& context, PyObject* function, PyObject** arguments, 
     *result = is_read ? PyObject_Vectorcall(function, arguments, count, names) : nullptr;
     return true;
   }
-  if (count > 0) context.observer->enter_method(code, arguments[0]);
+  if (count > 0) context.observer->enter_method(code, arguments, count);
   context.announced = function;
   return false;
 }

@@ -56,9 +56,10 @@ bool has_method(PyObject* object, const char* name) {
   return key && has_python_method(Py_TYPE(object), key.get());
 }
 
-/// CPython is about to look for these methods, of which a class made by a class statement may get others later.
-void look_up(Observer& observer, PyObject* object, const char* names) {
-  if (is_python_class(Py_TYPE(object))) observer.look_up(object, names);
+/// CPython is about to look for these methods, of which a class made by a class statement may get others later. False
+/// with an exception set: see `Observer::look_up`.
+bool look_up(Observer& observer, PyObject* object, const char* names) {
+  return !is_python_class(Py_TYPE(object)) || observer.look_up(object, names);
 }
 
 /// The special methods that `operation` looks up in both operands.
@@ -123,7 +124,7 @@ bool examine_identities(Observer& observer, PyObject* container, PyObject* value
   if (is_scalar(value) || !(PyList_CheckExact(container) || PyTuple_CheckExact(container))) return true;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(container); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(container, i);
-    look_up(observer, item, kComparisonMethods[Py_EQ]);
+    if (!look_up(observer, item, kComparisonMethods[Py_EQ])) return false;
     // Two numbers that the trace computes are compared, whichever objects they are.
     const bool are_numbers = observer.is_number(item) && observer.is_number(value);
     if (item != value && !is_scalar(item) && !are_numbers && !observer.examine_identity(item, value)) return false;
@@ -156,10 +157,10 @@ bool observed_examine(Observer& observer, PyObject* object, Aspect aspect) {
     case Aspect::kType:
       return is_scalar(object) || observer.examine(object, aspect);
     case Aspect::kLength:
-      look_up(observer, object, "__len__");
+      if (!look_up(observer, object, "__len__")) return false;
       return is_scalar(object) || has_method(object, "__len__") || observer.examine(object, aspect);
     case Aspect::kTruth:
-      look_up(observer, object, "__bool__ __len__");
+      if (!look_up(observer, object, "__bool__ __len__")) return false;
       return has_no_contents(object) || has_method(object, "__bool__") || has_method(object, "__len__") ||
              observer.examine(object, aspect);
     case Aspect::kKeys:
@@ -190,14 +191,15 @@ void observed_key(Observer& observer, PyObject* key, PyObject* container) {
   observer.examine_shared(key, container);
 }
 
-void observed_look_up(Observer& observer, PyObject* object, const char* names) { look_up(observer, object, names); }
+bool observed_look_up(Observer& observer, PyObject* object, const char* names) {
+  return look_up(observer, object, names);
+}
 
 PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) {
   if (PyWeakref_CheckProxy(owner)) {
     return on_referent(observer, owner, [&](PyObject* object) { return observed_get_item(observer, object, key); });
   }
-  look_up(observer, owner, "__getitem__");
-  look_up(observer, key, "__index__");
+  if (!look_up(observer, owner, "__getitem__") || !look_up(observer, key, "__index__")) return nullptr;
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
   const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
   if (!index) return nullptr;
@@ -227,7 +229,7 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
     return on_referent(observer, owner,
                        [&](PyObject* object) { return observed_set_item(observer, object, key, value); });
   }
-  look_up(observer, owner, "__setitem__ __delitem__");
+  if (!look_up(observer, owner, "__setitem__ __delitem__")) return -1;
   const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
   const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
   if (!index) return -1;
@@ -250,7 +252,7 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
                        [&](PyObject* object) { return observed_contains(observer, object, value); });
   }
   bool allowed = true;
-  look_up(observer, container, "__contains__ __iter__");
+  if (!look_up(observer, container, "__contains__ __iter__")) return -1;
   PyObject* dict = dict_behind(container);
   const bool by_python = has_method(container, "__contains__") || has_method(container, "__iter__");
   const bool is_keyed = dict != nullptr ? PyDictKeys_Check(container) || Py_TYPE(container) == &PyDictProxy_Type
@@ -291,8 +293,8 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
     const py::Ref given = py::Ref::steal(is_known ? Py_NewRef(right) : observed_given(observer, right));
     return given ? observed_receive(observer, operation(left, given.get())) : nullptr;
   }
-  look_up(observer, left, methods_of(operation));
-  look_up(observer, right, methods_of(operation));
+  if (!look_up(observer, left, methods_of(operation)) || !look_up(observer, right, methods_of(operation)))
+    return nullptr;
   if (!examine_contents(observer, left) || !examine_contents(observer, right)) return nullptr;
   const py::Ref first = py::Ref::steal(observer.operand(left, right, false));
   const py::Ref second = py::Ref::steal(first ? observer.operand(right, left, false) : nullptr);
@@ -312,8 +314,9 @@ PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, 
     return on_referents(observer, left, right,
                         [&](PyObject* a, PyObject* b) { return observed_compare(observer, a, b, operation); });
   }
-  look_up(observer, left, kComparisonMethods[operation]);
-  look_up(observer, right, kComparisonMethods[operation]);
+  for (PyObject* operand : {left, right}) {
+    if (!look_up(observer, operand, kComparisonMethods[operation])) return nullptr;
+  }
   if (!is_scalar(left) && !is_scalar(right)) {
     for (PyObject* operand : {left, right}) {
       if (is_builtin_container(operand) || self_of_method(operand)) observer.examine_key(operand);
@@ -344,7 +347,7 @@ bool observed_get_iterator(Observer& observer, PyObject* iterable) {
   if (PyWeakref_CheckProxy(iterable)) {
     return on_referent(observer, iterable, [&](PyObject* object) { return observed_get_iterator(observer, object); });
   }
-  look_up(observer, iterable, "__iter__ __getitem__");
+  if (!look_up(observer, iterable, "__iter__ __getitem__")) return false;
   if (PyIter_Check(iterable)) return observed_advance(observer, iterable);
   if (has_method(iterable, "__iter__")) return true;
   if (PyObject* dict = dict_behind(iterable)) {

@@ -135,12 +135,13 @@ class Observer {
   /// Called also for functions reached from C callbacks; then `function` may be null and nothing can be replaced.
   virtual int before_python_call(PyObject* function, PyObject* const* arguments, std::size_t count, PyObject* names,
                                  PyObject** result) = 0;
-  /// A function in Python is about to run with this first argument, whoever found it: C code finds special methods in
-  /// the type of an operand without a read that the interpreter sees.
-  virtual void enter_method(PyCodeObject* /*code*/, PyObject* /*self*/) {}
+  /// A function in Python is about to run with these arguments, at least one, whoever found it: C code finds special
+  /// methods in the type of an operand without a read that the interpreter sees.
+  virtual void enter_method(PyCodeObject* /*code*/, PyObject* const* /*arguments*/, std::size_t /*count*/) {}
   /// The type of `object`, a class in Python, is about to be asked for these special methods (`names`: a literal,
-  /// separated by spaces), of which it may have none.
-  virtual void look_up(PyObject* /*object*/, const char* /*names*/) {}
+  /// separated by spaces), of which it may have none. False with an exception set where it has one from C by another
+  /// name (`__lshift__ = list.append`), whose work nobody would see.
+  virtual bool look_up(PyObject* /*object*/, const char* /*names*/) { return true; }
   /// Code in C calls this object, which is from outside where no read has shown it.
   virtual void admit(PyObject* /*object*/) {}
   /// A class is about to be called.

@@ -42,10 +42,10 @@ py::Ref item_of(py::Borrowed container, py::Borrowed index) {
 
 /// Notes the special methods that a function in C with a known effect looks up in the class of its first argument.
 void NativeCalls::look_up_for(NativeEffect effect, PyObject* argument) {
-  if (effect == NativeEffect::kLength) return reads_.look_up(argument, "__len__");
-  if (effect == NativeEffect::kNames) return reads_.look_up(argument, "__dir__");
+  if (effect == NativeEffect::kLength) reads_.record_look_up(argument, "__len__");
+  if (effect == NativeEffect::kNames) reads_.record_look_up(argument, "__dir__");
   if (effect == NativeEffect::kContents || effect == NativeEffect::kPairs) {
-    reads_.look_up(argument, "__iter__ __getitem__ __len__ __reversed__ __length_hint__");
+    reads_.record_look_up(argument, "__iter__ __getitem__ __len__ __reversed__ __length_hint__");
   }
 }
 

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <ranges>
 #include <string_view>
 #include <vector>
 
+#include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/provenance/reads.h"
 #include "interpreter/python/slots.h"
@@ -16,6 +18,12 @@ void Reads::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
   if (state_.provenance.find_read(*node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
   if (is_written_in_class(type, name)) return record_own_type_attribute(type, name);
   record(*node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+}
+
+void Reads::note_class(py::Borrowed object) {
+  if (is_immutable_type(Py_TYPE(object)) && !PyModule_Check(object)) return;
+  Node* node = PyType_Check(object) ? shared_node(object) : state_.provenance.find(object);
+  if (node != nullptr) node->class_is_read = true;
 }
 
 namespace {
@@ -69,7 +77,9 @@ void Reads::record_methods(PyTypeObject* type) {
 
 void Reads::record_class_attributes(PyTypeObject* type) {
   record_entries(type, [](PyObject* name, PyObject* value) {
-    return !is_special_name(name) && Py_TYPE(value)->tp_descr_get == nullptr;
+    const bool is_method =
+        PyFunction_Check(value) || Py_TYPE(value) == &PyStaticMethod_Type || Py_TYPE(value) == &PyClassMethod_Type;
+    return !is_special_name(name) && !is_method;
   });
 }
 
@@ -89,25 +99,115 @@ void Reads::record_special_methods(PyTypeObject* type, const PyCodeObject* code)
   }
 }
 
-void Reads::enter_method(PyCodeObject* code, PyObject* self) {
-  // The code in C that makes a class tells its bases before anybody else sees it.
-  const bool is_new_class = PyType_Check(self) && is_spelled(code->co_name, "__init_subclass__");
-  if (is_new_class && state_.provenance.find(self) == nullptr) note_made(self);
+void Reads::enter_method(PyCodeObject* code, PyObject* const* arguments, std::size_t count) {
+  PyObject* self = arguments[0];
+  // The code in C that makes a class shows it to its bases and descriptors before anybody else sees it.
+  PyObject* made = is_spelled(code->co_name, "__init_subclass__")           ? self
+                   : count > 1 && is_spelled(code->co_name, "__set_name__") ? arguments[1]
+                                                                            : nullptr;
+  if (made != nullptr && PyType_Check(made) && state_.provenance.find(made) == nullptr) note_made(made);
   record_special_methods(Py_TYPE(self), code);
   if (PyType_Check(self)) record_special_methods(reinterpret_cast<PyTypeObject*>(self), code);
 }
 
-void Reads::look_up(PyObject* object, const char* names) {
-  PyTypeObject* type = Py_TYPE(object);
-  if (!is_python_class(type) || is_immutable_type(type) || is_real_tensor(object, state_.hooks) ||
-      state_.hooks.is_traced(object)) {
-    return;
-  }
-  if (!looked_up_.emplace(type, names).second) return;
+namespace {
+
+/// Calls `visit(name)`, which returns whether to go on, for names that are separated by spaces.
+template <typename Visit>
+bool for_each_name(const char* names, Visit&& visit) {
   for (const auto name : std::views::split(std::string_view(names), ' ')) {
     const py::Ref key = py::Ref::steal(PyUnicode_FromStringAndSize(&*name.begin(), std::ranges::ssize(name)));
-    record_type_attribute(type, key.get());
+    if (!key || !visit(key.get())) return false;
   }
+  return true;
+}
+
+/// Whether a special method from C by another name is called so that what it does is seen: see `interpreted_alias`.
+bool is_alias_followed(PyObject* name) {
+  return is_spelled(name, "__call__") || is_spelled(name, "__setattr__") || is_spelled(name, "__delattr__");
+}
+
+}  // namespace
+
+bool Reads::may_define_methods(PyObject* object) const {
+  PyTypeObject* type = Py_TYPE(object);
+  return is_python_class(type) && !is_immutable_type(type) && !is_real_tensor(object, state_.hooks) &&
+         !state_.hooks.is_traced(object);
+}
+
+bool Reads::record_look_up(PyObject* object, const char* names) {
+  if (!may_define_methods(object)) return false;
+  PyTypeObject* type = Py_TYPE(object);
+  note_class(object);
+  if (!looked_up_.emplace(type, names).second) return false;
+  return for_each_name(names, [&](PyObject* name) { return record_type_attribute(type, name), true; });
+}
+
+bool Reads::refuse_aliases(PyObject* object, const char* names) {
+  if (!may_define_methods(object)) return true;
+  return for_each_name(names, [&](PyObject* name) {
+    if (is_alias_followed(name) || !is_alias(object, name)) return true;
+    PyErr_Format(PyExc_NotImplementedError,
+                 "thunder.jit: the method %U of the class '%.200s' is a function in C, whose reads and writes are not "
+                 "seen; call it by a function in Python",
+                 name, Py_TYPE(object)->tp_name);
+    return false;
+  });
+}
+
+bool Reads::look_up(PyObject* object, const char* names) {
+  if (!record_look_up(object, names)) return PyErr_Occurred() == nullptr;
+  if (refuse_aliases(object, names)) return true;
+  looked_up_.erase({Py_TYPE(object), names});
+  return false;
+}
+
+namespace {
+
+/// Whether a class is what its module has under its name.
+bool is_in_its_module(PyTypeObject* type) {
+  PyObject* module_name = PyDict_GetItemString(dict_of_type(type), "__module__");
+  PyObject* module = module_name == nullptr ? nullptr : PyDict_GetItemWithError(PyImport_GetModuleDict(), module_name);
+  PyObject* found = module != nullptr && PyModule_Check(module) ? module : nullptr;
+  const char* path = PyUnicode_AsUTF8(reinterpret_cast<PyHeapTypeObject*>(type)->ht_qualname);
+  for (const auto part : std::views::split(std::string_view(path), '.')) {
+    PyObject* names = found == nullptr        ? nullptr
+                      : PyModule_Check(found) ? PyModule_GetDict(found)
+                      : PyType_Check(found)   ? dict_of_type(reinterpret_cast<PyTypeObject*>(found))
+                                              : nullptr;
+    const py::Ref name = py::Ref::steal(PyUnicode_FromStringAndSize(part.data(), std::ranges::ssize(part)));
+    found = names == nullptr ? nullptr : PyDict_GetItemWithError(names, name.get());
+  }
+  return found == reinterpret_cast<PyObject*>(type);
+}
+
+/// Whether a value that was read is this class, or a tuple that holds it.
+bool shows(PyObject* value, PyObject* type) {
+  if (value == nullptr || value == type) return value == type;
+  if (!PyTuple_Check(value)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i) {
+    if (shows(PyTuple_GET_ITEM(value, i), type)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+// A class from outside is found by its name, or the program has read it, or an object of it.
+bool Reads::may_be_made(PyTypeObject* type) const {
+  auto* object = reinterpret_cast<PyObject*>(type);
+  if (is_made(object)) return true;
+  if (!is_python_class(type) || is_immutable_type(type) || is_in_its_module(type)) return false;
+  for (const Node& node : state_.provenance.nodes()) {
+    if (node.object.get() == object) continue;
+    const bool is_own_member = node.is_constant() && is_enumeration_member(Py_TYPE(node.object.get()));
+    if (!is_own_member && PyType_IsSubtype(Py_TYPE(node.object.get()), type) != 0) return false;
+    for (const Read& read : node.reads) {
+      if (shows(read.value.get(), object)) return false;
+    }
+  }
+  return std::ranges::none_of(state_.provenance.call().reads,
+                              [&](const Read& read) { return shows(read.value.get(), object); });
 }
 
 void Reads::construct(PyTypeObject* type) {
@@ -119,6 +219,7 @@ void Reads::construct(PyTypeObject* type) {
   record_type_attribute(type, make);
   record_type_attribute(type, init);
   record_type_attribute(Py_TYPE(type), call);
+  note_class(reinterpret_cast<PyObject*>(type));
 }
 
 bool Reads::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {

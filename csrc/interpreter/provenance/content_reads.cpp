@@ -47,6 +47,14 @@ bool refuse_depth(py::Borrowed value) {
   return false;
 }
 
+/// Which variables a `contextvars.Context` has, and all their values, cannot be guarded.
+bool refuse_context() {
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "thunder.jit: asks a contextvars.Context for more than the value of one variable; use get() of the "
+                  "variable");
+  return false;
+}
+
 /// So are those that compare themselves in code which nobody observes: `typing.Optional[int]`.
 bool is_compared_by_identity(py::Borrowed value) {
   static PyObject* const name = PyUnicode_InternFromString("__eq__");
@@ -68,7 +76,15 @@ constexpr const char* kSpecialMethods =
     "__bool__ __len__ __iter__ __next__ __getitem__ __contains__ __reversed__ __eq__ __ne__ __lt__ __le__ __gt__ "
     "__ge__ __hash__ __index__ __int__ __float__ __complex__ __abs__ __round__ __trunc__ __floor__ __ceil__ __str__ "
     "__repr__ __format__ __bytes__ __add__ __radd__ __mul__ __rmul__ __iadd__ __imul__ __sub__ __rsub__ __truediv__ "
-    "__rtruediv__ __neg__ __call__ __dir__ __length_hint__ __sizeof__ __fspath__ __array__";
+    "__rtruediv__ __neg__ __call__ __dir__ __length_hint__ __sizeof__ __fspath__ __array__ __array_interface__ "
+    "__array_struct__ __array_ufunc__ __array_function__ __array_priority__ __torch_function__ __dlpack__";
+
+/// Those that functions of `operator` call, of which the program may have some from C by another name.
+constexpr const char* kOperators =
+    "__getitem__ __setitem__ __delitem__ __contains__ __add__ __sub__ __mul__ __matmul__ __truediv__ __floordiv__ "
+    "__mod__ __pow__ __lshift__ __rshift__ __and__ __or__ __xor__ __neg__ __pos__ __invert__ __iadd__ __isub__ "
+    "__imul__ __imatmul__ __itruediv__ __ifloordiv__ __imod__ __ipow__ __ilshift__ __irshift__ __iand__ __ior__ "
+    "__ixor__";
 
 }  // namespace
 
@@ -77,9 +93,10 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); ++i) enter_key(container, PyTuple_GET_ITEM(key, i));
     return;
   }
-  // One that compares by what it holds may give way to an equal one.
-  const bool is_same_object = is_plain_instance(key) ? is_compared_by_identity(key) : PyWeakref_CheckRef(key) != 0;
-  if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
+  // Keys are guarded by which objects they are, also those that compare by what they hold.
+  if (!(is_plain_instance(key) || PyWeakref_CheckRef(key)) || state_.hooks.is_traced(key) ||
+      is_real_tensor(key, state_.hooks))
+    return;
   if (state_.provenance.find(key) != nullptr) return;
   admit_constant(key, describe(key) + " in " + container.name);
 }
@@ -164,6 +181,8 @@ void Reads::record_attributes(Node& node, Told told, int depth) {
 }
 
 bool Reads::examine(PyObject* owner, Aspect aspect) {
+  note_class(owner);
+  if (PyContext_CheckExact(owner) && aspect != Aspect::kType) return refuse_context();
   owner = behind_view(owner);
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
@@ -221,7 +240,9 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
     return false;
   }
+  for (PyObject* object : {left, right}) given().keep_interned(object);
   const auto find = [this](PyObject* object) {
+    if (Node* shown = state_.provenance.find_shown(object)) return shown;
     // Numbers, strings and tuples of such are guarded by their values until somebody asks about their identity.
     const bool is_by_value =
         !state_.hooks.is_number(object) && classify(object, state_.hooks) == ConstantKind::kEquality;
@@ -252,8 +273,11 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
     // `vars(cls)`, `cls.__dict__`: the dict lives as long as the class.
     if (PyDict_CheckExact(owner) && !is_from_outside) shared_node(owner);
   }
-  // A `contextvars.Context` that the program made holds what the variables held before.
-  if (PyContext_CheckExact(owner)) record_referent(key);
+  if (PyContext_CheckExact(owner)) {
+    // One that the program made holds what the variables held before.
+    if (state_.provenance.find(owner) != nullptr) return refuse_context();
+    record_referent(key);
+  }
   record_key(key);
   if (PyDict_Check(owner)) record_shared(key, owner);
   Node* node = state_.provenance.find(owner);
@@ -274,10 +298,12 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
 bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
   value = behind_view(value);
   if (is_scalar(value)) return false;
+  if (PyContext_CheckExact(static_cast<PyObject*>(value))) return refuse_context();
   if (is_real_tensor(value, state_.hooks)) return true;
   const bool is_iterator = iterates_over_objects(value);
   if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
-    look_up(value, kSpecialMethods);
+    record_look_up(value, kSpecialMethods);
+    if (told == Told::kAttributes && !refuse_aliases(value, kOperators)) return false;
     Node* node = state_.provenance.find(value);
     if (node == nullptr) return false;
     record_opaque(*node);
@@ -369,7 +395,7 @@ bool Reads::read_names(py::Borrowed object) {
 }
 
 bool Reads::read_state(py::Borrowed owner) {
-  if (owner != nullptr) look_up(owner, "__reduce__ __getstate__ __getnewargs__ __getnewargs_ex__");
+  if (owner != nullptr) record_look_up(owner, "__reduce__ __getstate__ __getnewargs__ __getnewargs_ex__");
   Node* node = owner == nullptr ? nullptr : state_.provenance.find(owner);
   if (node == nullptr) return true;
   read_deeply(owner);

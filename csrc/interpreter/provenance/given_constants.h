@@ -34,8 +34,12 @@ class GivenConstants {
   /// another equal object is another one. Guards that what held one object goes on holding one. Null: it was not read,
   /// or all equal objects are one.
   Node* node_of(py::Borrowed value);
+  /// The program asks which object a string is: where it read an interned one, an equal one that is not interned is
+  /// another object.
+  void keep_interned(py::Borrowed value);
 
  private:
+  void read_in_tuples(py::Borrowed value);
   void read_places(Node& tuple, py::Borrowed value);
 
   struct EqualRead {

@@ -79,6 +79,15 @@ bool runs_code(const void* function) {
   return function == kExec || function == kEval;
 }
 
+/// Whether a template of `str.format` has fields that name attributes or items: `{0.name}`.
+bool reads_parts(std::string_view text) {
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
+    const std::string_view field = text.substr(at + 1);
+    if (field.substr(0, field.find_first_of("{}:!")).find_first_of(".[") != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 
 }  // namespace
@@ -97,6 +106,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (is_memoized(call.callable)) return call_memoized(call, result);
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
+  if (const int status = call_format(native, result); status != 0) return status;
   if (runs_code(native.function)) note_globals(call);
   if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
@@ -161,6 +171,30 @@ int NativeCalls::call_by_special_method(const VectorCall& call, PyObject** resul
   const std::size_t skipped = wrapper != nullptr ? 0 : 1;
   if (!function) return -1;
   *result = PyObject_Vectorcall(function.get(), call.arguments + skipped, call.count - skipped, call.names);
+  return status_of(*result);
+}
+
+// `"{0.name}".format(item)`, `"{item.name}".format_map(table)`.
+int NativeCalls::call_format(const NativeCall& native, PyObject** result) {
+  static PyObject* const methods = dict_of_type(&PyUnicode_Type);
+  static const void* const format = native_identity(PyDict_GetItemString(methods, "format"));
+  static const void* const format_map = native_identity(PyDict_GetItemString(methods, "format_map"));
+  if (native.function != format && native.function != format_map) return 0;
+  const char* text = native.self != nullptr && PyUnicode_Check(native.self) ? PyUnicode_AsUTF8(native.self) : nullptr;
+  if (text == nullptr || !reads_parts(text)) return PyErr_Clear(), 0;
+  const bool is_map = native.function == format_map;
+  if (is_map && (native.count != 1 || native.names != nullptr)) return 0;
+  const py::Ref arguments = py::Ref::steal(PyTuple_New(is_map ? 0 : static_cast<Py_ssize_t>(native.count)));
+  const py::Ref keywords = is_map ? py::Ref::share(native.arguments[0]) : py::Ref::steal(PyDict_New());
+  if (!arguments || !keywords) return -1;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments.get()); ++i) {
+    PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(native.arguments[i]));
+  }
+  for (Py_ssize_t i = 0; native.names != nullptr && i < PyTuple_GET_SIZE(native.names); ++i) {
+    PyObject* value = native.arguments[native.count + static_cast<std::size_t>(i)];
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(native.names, i), value) < 0) return -1;
+  }
+  *result = interpreted_format(native.self, arguments.get(), keywords.get()).release();
   return status_of(*result);
 }
 

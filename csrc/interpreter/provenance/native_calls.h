@@ -45,6 +45,7 @@ class NativeCalls {
   void note_globals(const VectorCall& call);
   int call_alias(const VectorCall& call, PyObject** result);
   int call_by_special_method(const VectorCall& call, PyObject** result);
+  int call_format(const NativeCall& native, PyObject** result);
   bool write_slot(const VectorCall& call);
   int call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result);
   int call_memoized(const VectorCall& call, PyObject** result);

@@ -120,9 +120,10 @@ class Memory {
 
   [[nodiscard]] bool is_open() const { return is_open_; }
   [[nodiscard]] Py_buffer& view() { return view_; }
-  /// An array of NumPy with `dtype=object`: nothing follows from its bytes, which are addresses.
-  [[nodiscard]] bool holds_objects() const {
-    return view_.format != nullptr && std::string_view(view_.format).find('O') != std::string_view::npos;
+  /// An array of NumPy with `dtype=object`, or a pointer of ctypes: nothing follows from its bytes, which are
+  /// addresses.
+  [[nodiscard]] bool holds_addresses() const {
+    return view_.format != nullptr && std::string_view(view_.format).find_first_of("O&") != std::string_view::npos;
   }
   [[nodiscard]] py::Ref copy() {
     py::Ref bytes = py::Ref::steal(PyBytes_FromStringAndSize(nullptr, view_.len));
@@ -216,11 +217,12 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
   if (kind == StateKind::kSubclasses) return references_to_subclasses(object);
   if (kind != StateKind::kBuffer) return py::Ref::share(object);
   Memory memory(object);
-  if (memory.is_open() && memory.holds_objects()) {
-    PyErr_Format(PyExc_NotImplementedError,
-                 "thunder.jit: an object of type '%.200s' from outside of the function, whose memory holds objects, is "
-                 "used in it",
-                 Py_TYPE(object)->tp_name);
+  if (memory.is_open() && memory.holds_addresses()) {
+    PyErr_Format(
+        PyExc_NotImplementedError,
+        "thunder.jit: an object of type '%.200s' from outside of the function, whose memory holds addresses, is "
+        "used in it",
+        Py_TYPE(object)->tp_name);
     return nullptr;
   }
   const py::Ref layout = memory.is_open() ? memory.layout_of(object) : nullptr;

@@ -92,6 +92,11 @@ void Reads::lift_number(const Node& owner, Read& read) {
 const Read* Reads::record_changing_tuple(Node& owner, Read& read) {
   PyObject* tuple = read.value.get();
   if (!PyTuple_Check(tuple) || !state_.hooks.numbers_change(tuple, expression(owner, read))) return nullptr;
+  if (Node* known = state_.provenance.find(tuple); known != nullptr && known->seen) {
+    read.expectation = Expectation::kSame;
+    read.part = known;
+    return &add(owner, std::move(read));
+  }
   const py::Ref items = items_of(tuple);
   py::Ref seen =
       py::Ref::steal(items ? PyObject_CallOneArg(reinterpret_cast<PyObject*>(Py_TYPE(tuple)), items.get()) : nullptr);
@@ -193,10 +198,12 @@ void Reads::record_absent_from_instance(py::Borrowed owner, py::Borrowed name) {
 }
 
 void Reads::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowed value) {
-  Node* node = state_.provenance.find(owner);
-  if (node == nullptr || PyType_Check(owner) || is_spelled(name, "__class__")) return;
+  const bool is_class = PyType_Check(owner);
+  if (is_class && is_immutable_type(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(owner)))) return;
+  Node* node = is_class ? shared_node(owner) : state_.provenance.find(owner);
+  if (node == nullptr || is_spelled(name, "__class__")) return;
   if (is_spelled(name, "__dict__")) {
-    instance_dict_node(*node);
+    if (!is_class) instance_dict_node(*node);
     return;
   }
   if (PyCell_Check(static_cast<PyObject*>(owner))) {

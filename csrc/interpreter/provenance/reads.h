@@ -39,6 +39,8 @@ class Reads {
   /// a module.
   void note_globals(py::Borrowed dict);
   [[nodiscard]] bool is_made(py::Borrowed object) const { return made_.contains(object); }
+  /// Whether the program may have made a class: code that nobody observes (`enum.Enum("E", "A B")`) makes some, too.
+  [[nodiscard]] bool may_be_made(PyTypeObject* type) const;
   /// The node of a class, a module or a dict of globals, which is from outside though no read has shown it; null for
   /// one that the program makes.
   Node* shared_node(py::Borrowed object, const std::string& name = {});
@@ -70,13 +72,21 @@ class Reads {
 
   // --- class_reads.cpp: attributes along the MRO, and the special methods that C code finds there by itself
   void record_type_attribute(PyTypeObject* type, py::Borrowed name);
-  /// Attributes of a class that are no methods, properties or the like.
+  /// The program depends on the class of an object: one that can get another class is guarded by it.
+  void note_class(py::Borrowed object);
+  /// Attributes of a class that are no methods.
   void record_class_attributes(PyTypeObject* type);
   void record_super_attribute(py::Borrowed super, py::Borrowed name);
   void record_methods(PyTypeObject* type);
   /// As `Observer` has them.
-  void enter_method(PyCodeObject* code, PyObject* self);
-  void look_up(PyObject* object, const char* names);
+  void enter_method(PyCodeObject* code, PyObject* const* arguments, std::size_t count);
+  bool look_up(PyObject* object, const char* names);
+  /// Whether the special methods of an object are those that a class in Python has; tensors are followed otherwise.
+  [[nodiscard]] bool may_define_methods(PyObject* object) const;
+  /// False with an exception set where the class of an object has one of these methods from C by another name.
+  bool refuse_aliases(PyObject* object, const char* names);
+  /// Guards these special methods. False: they were guarded before, or there is nothing to guard.
+  bool record_look_up(PyObject* object, const char* names);
   void construct(PyTypeObject* type);
 
   // --- content_reads.cpp: what is inside of containers and of other objects, as far as code in C looks

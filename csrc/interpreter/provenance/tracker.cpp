@@ -42,6 +42,20 @@ void enter_class_dict(Reads& reads, py::Borrowed owner, py::Borrowed mapping) {
   reads.shared_node(dict_of_type(type), std::string(type->tp_name) + ".__dict__");
 }
 
+/// The class that `A[int]` is an alias of, which has its attributes; null for all else.
+py::Ref origin_of_alias(py::Borrowed object) {
+  static PyObject* const origin = PyUnicode_InternFromString("__origin__");
+  static PyObject* const module = PyUnicode_InternFromString("__module__");
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* where = type == &Py_GenericAliasType ? nullptr : _PyType_Lookup(type, module);
+  const bool is_of_typing =
+      where != nullptr && PyUnicode_Check(where) && PyUnicode_CompareWithASCIIString(where, "typing") == 0;
+  if (type != &Py_GenericAliasType && !is_of_typing) return nullptr;
+  py::Ref found = py::Ref::steal(PyObject_GenericGetAttr(object, origin));
+  PyErr_Clear();
+  return found && PyType_Check(found.get()) ? std::move(found) : py::Ref();
+}
+
 /// The value of an enumeration's member, which code that nobody observes took from the `__dict__`; null for one that
 /// cannot change.
 const Read* record_enumeration_value(const TrackerState& state, Reads& reads, Node& member, PyObject* value) {
@@ -56,14 +70,12 @@ const Read* record_enumeration_value(const TrackerState& state, Reads& reads, No
 
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
-  const auto record_class = [&] {
+  if (!state_.hooks.is_traced(owner)) {
+    reads_.note_class(owner);
     reads_.record_type_attribute(Py_TYPE(owner), name);
     reads_.record_type_attribute(Py_TYPE(owner), getattribute);
-  };
-  if (PyType_Check(owner)) {
-    if (source != AttributeSource::kTypeObject) reads_.record_type_attribute(Py_TYPE(owner), name);
-    reads_.record_type_attribute(Py_TYPE(owner), getattribute);
   }
+  enter_class_dict(reads_, owner, value);
   reads_.enter_unread(owner);
   switch (source) {
     case AttributeSource::kModule:
@@ -74,14 +86,12 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       }
       Node* node = PyModule_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
       if (node == nullptr) break;
-      if (source == AttributeSource::kInstance) record_class();
       if (Node* dict = reads_.instance_dict_node(*node)) {
         return tensors_.present(value, reads_.record_dict_item(*dict, name, value, Audience::kProgram));
       }
       break;
     }
     case AttributeSource::kType:
-      record_class();
       reads_.record_absent_from_instance(owner, name);
       break;
     case AttributeSource::kTypeObject:
@@ -96,10 +106,10 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         return tensors_.read_tensor_attribute(owner, name, value);
       }
       reads_.record_descriptor(owner, name, value);
-      enter_class_dict(reads_, owner, value);
       if (is_flat_iterator(value)) reads_.record_memory(owner);
       break;
     case AttributeSource::kComputed: {
+      if (has_python_method(Py_TYPE(owner), getattribute)) break;  // its own reads were observed
       if (!read_missing_attribute(owner, name)) return Py_DECREF(value), nullptr;
       Node* node = is_enumeration_member(Py_TYPE(owner)) ? state_.provenance.find(owner) : nullptr;
       if (node == nullptr || !is_spelled(name, "value")) break;
@@ -110,15 +120,17 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
 }
 
 bool Tracker::read_missing_attribute(PyObject* owner, PyObject* name) {
+  static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
+  static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
+  if (PyObject_TypeCheck(owner, &PySuper_Type)) return reads_.record_super_attribute(owner, name), true;
+  reads_.enter_unread(owner);
+  reads_.note_class(owner);
+  for (PyObject* each : {name, getattribute, getattr}) reads_.record_type_attribute(Py_TYPE(owner), each);
   if (PyType_Check(owner)) {
     return reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name), true;
   }
-  if (PyObject_TypeCheck(owner, &PySuper_Type)) return reads_.record_super_attribute(owner, name), true;
-  reads_.enter_unread(owner);
+  if (const py::Ref origin = origin_of_alias(owner)) read_missing_attribute(origin.get(), name);
   if (state_.hooks.is_traced(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
-  static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
-  reads_.record_type_attribute(Py_TYPE(owner), name);
-  reads_.record_type_attribute(Py_TYPE(owner), getattr);
   PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), name);
   if (descriptor == nullptr || Py_TYPE(descriptor)->tp_descr_set == nullptr) {
     reads_.record_absent_from_instance(owner, name);

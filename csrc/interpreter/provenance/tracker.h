@@ -74,8 +74,10 @@ class Tracker final : public Observer {
                          PyObject** result) override {
     return calls_.before_python({function, arguments, count, names}, result);
   }
-  void enter_method(PyCodeObject* code, PyObject* self) override { reads_.enter_method(code, self); }
-  void look_up(PyObject* object, const char* names) override { reads_.look_up(object, names); }
+  void enter_method(PyCodeObject* code, PyObject* const* arguments, std::size_t count) override {
+    reads_.enter_method(code, arguments, count);
+  }
+  bool look_up(PyObject* object, const char* names) override { return reads_.look_up(object, names); }
   void admit(PyObject* object) override { reads_.admit_unread(object); }
   void construct(PyTypeObject* type) override { reads_.construct(type); }
   void made(PyObject* object) override;

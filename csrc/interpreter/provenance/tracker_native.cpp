@@ -124,6 +124,7 @@ Effects make_effects() {
            {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}, {kSubclasses, "__subclasses__"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   add_rows(effects, as_object(PyFunction_Type), {{kNothing, "__get__"}});
+  add_rows(effects, as_object(PyContext_Type), {{kNothing, "run"}});
   add_container_rows(effects);
   const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
   add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
@@ -269,6 +270,8 @@ Callers make_callers() {
   }
   const py::Ref sort = py::Ref::steal(PyObject_GetAttrString(as_object(PyList_Type), "sort"));
   callers.emplace(native_identity(sort.get()), kByKeyword);
+  const py::Ref run = py::Ref::steal(PyObject_GetAttrString(as_object(PyContext_Type), "run"));
+  callers.emplace(native_identity(run.get()), 0);
   return callers;
 }
 

@@ -99,6 +99,12 @@ void refuse_made(py::Borrowed value) {
       (PyType_Check(value) ? reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(value)) : Py_TYPE(value))->tp_name);
 }
 
+/// The class that is handed on with a value: itself, or that of a member of an enumeration; null for all else.
+PyTypeObject* class_shown_by(py::Borrowed value) {
+  if (PyType_Check(value)) return reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(value));
+  return is_enumeration_member(Py_TYPE(value)) ? Py_TYPE(value) : nullptr;
+}
+
 void refuse(py::Borrowed value) {
   PyErr_Format(PyExc_NotImplementedError,
                "thunder.jit: expected tensors, numbers, containers and plain objects in what the function returns or "
@@ -167,6 +173,8 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
   } else if (tracker_.hooks().is_real_tensor(value)) {
     const py::Ref traced = py::Ref::steal(tracker_.receive(Py_NewRef(value)));
     index = traced ? add_tensor(traced.get()) : kFailed;
+  } else if (PyTypeObject* type = class_shown_by(value); type != nullptr && tracker_.reads().may_be_made(type)) {
+    refuse_made(reinterpret_cast<PyObject*>(type));
   } else if (node != nullptr) {
     index = add_external(*node);
   } else if (!PyDict_Check(value) && tracker_.reads().is_made(value)) {
@@ -341,7 +349,7 @@ bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed valu
 
 bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
-  if (tracker_.reads().is_made(reinterpret_cast<PyObject*>(type))) {
+  if (tracker_.reads().may_be_made(type)) {
     return refuse_made(reinterpret_cast<PyObject*>(type)), false;
   }
   if (!is_plain_class(type) && !is_struct_sequence(type) && !is_size(value)) return refuse(value), false;
