@@ -26,6 +26,7 @@ __all__ = [
     "check_call",
     "check_contains",
     "check_contents",
+    "check_distinct",
     "check_empty_cell",
     "check_identity",
     "check_keys",
@@ -208,6 +209,13 @@ def check_same(left: Any, right: Any) -> None:
 def check_not_same(left: Any, right: Any) -> None:
     """Check that two ways lead to different objects."""
     _require(left is not right, "another object", left, right)
+
+
+def check_distinct(written: list[Any], read: list[Any]) -> None:
+    """Check that no object that is written to is another one of them, or one that is only read."""
+    addresses = [id(value) for value in written]
+    distinct = len(set(addresses)) == len(addresses) and not set(addresses) & {id(value) for value in read}
+    _require(distinct, "different objects", None, None)
 
 
 def _strides_of(value: Any) -> Any:

@@ -1,6 +1,8 @@
 #include "interpreter/guards/guard_compiler.h"
 
 #include <algorithm>
+#include <ranges>
+#include <unordered_set>
 #include <utility>
 
 #include "interpreter/provenance/opaque_state.h"
@@ -193,6 +195,67 @@ void GuardCompiler::emit_instance_dict(const Node& owner, const Node& dict) {
   emit(GuardOp::kPresent, 0, register_of(dict), guard);
 }
 
+namespace {
+
+/// The keys of dicts that a program writes to, by their hashes: all keys if any is no string.
+class WrittenKeys {
+ public:
+  void add(const Node& written) {
+    are_all_ = are_all_ || written.written_keys.empty();
+    for (const py::Ref& key : written.written_keys) {
+      are_all_ = are_all_ || !PyUnicode_CheckExact(key.get());
+      if (!are_all_) hashes_.insert(PyObject_Hash(key.get()));
+    }
+  }
+  /// Whether something that the program reads of an object may be under one of the keys.
+  [[nodiscard]] bool are_read(const Node& node) const {
+    return are_all_ || std::ranges::any_of(node.reads, [&](const Read& read) {
+             const bool is_of_item = read.accessor == Accessor::kDictItem || read.accessor == Accessor::kPresence;
+             const bool is_told = is_of_item && PyUnicode_CheckExact(read.key.get());
+             return !is_told || hashes_.contains(PyObject_Hash(read.key.get()));
+           });
+  }
+
+ private:
+  bool are_all_ = false;
+  std::unordered_set<Py_hash_t> hashes_;
+};
+
+}  // namespace
+
+void GuardCompiler::emit_distinct_objects() {
+  std::vector<const PyTypeObject*> written_types;
+  for (const Node& node : provenance_.nodes()) {
+    const PyTypeObject* type = Py_TYPE(node.object.get());
+    if (node.is_written && std::ranges::find(written_types, type) == written_types.end()) written_types.push_back(type);
+  }
+  for (const PyTypeObject* type : written_types) {
+    std::vector<const Node*> written;
+    std::vector<const Node*> read;
+    WrittenKeys keys;
+    const auto is_of_type = [&](const Node& node) { return Py_TYPE(node.object.get()) == type; };
+    for (const Node& node : provenance_.nodes() | std::views::filter(is_of_type)) {
+      if (!node.is_written) continue;
+      written.push_back(&node);
+      keys.add(node);
+    }
+    for (const Node& node : provenance_.nodes() | std::views::filter(is_of_type)) {
+      if (!node.is_written && !node.reads.empty() && keys.are_read(node)) read.push_back(&node);
+    }
+    const bool are_constant =
+        std::ranges::all_of(written, &Node::is_constant) && std::ranges::all_of(read, &Node::is_constant);
+    if (are_constant || written.size() + read.size() == 1) continue;
+    DistinctRegisters& group = program_.distinct_.emplace_back();
+    group.first_guard = static_cast<std::uint32_t>(program_.infos_.size());
+    const std::string expected = std::string("another object of type ") + type->tp_name + " than those read elsewhere";
+    for (const Node* node : written) {
+      group.written.push_back(register_of(*node));
+      program_.infos_.add({expression(*node), expected, {}});
+    }
+    for (const Node* node : read) group.read.push_back(register_of(*node));
+  }
+}
+
 void GuardCompiler::emit_node(const Node& node) {
   for (const Read& read : node.reads) emit_read(node, read);
   for (const Node* part : parts_[&node]) {
@@ -224,10 +287,11 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
       emit_object(node, program_.infos_.add({"type(" + expression(node) + ")", type, {}}));
     }
     emit_node(node);
-    if (program_.instructions_.size() == begin && !node.needed) continue;
+    if (program_.instructions_.size() == begin && !node.needed && !node.is_written) continue;
     program_.constant_registers_.emplace_back(register_of(node), keep(node.object.get()));
   }
   program_.instructions_.insert(program_.instructions_.end(), same_checks_.begin(), same_checks_.end());
+  emit_distinct_objects();
   program_.register_count_ = scratch_register_ + 1;
   program_.infos_.finish();
   program_.instructions_.shrink_to_fit();

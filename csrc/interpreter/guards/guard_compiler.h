@@ -27,6 +27,9 @@ class GuardCompiler {
   void emit_expectation(const Read& read, std::uint32_t loaded, std::uint32_t guard);
   void emit_object(const Node& part, std::uint32_t guard);
   void emit_instance_dict(const Node& owner, const Node& dict);
+  /// Guards that the objects which the program wrote to are none of the others that it read: it saw what it wrote
+  /// wherever it met the same object again, and nowhere else.
+  void emit_distinct_objects();
   GuardInstruction& emit(GuardOp op, std::uint32_t target, std::uint32_t source, std::uint32_t guard);
   std::uint32_t add_info(const Node& owner, const Read& read);
   PyObject* keep(py::Borrowed object);

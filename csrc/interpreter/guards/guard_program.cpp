@@ -3,6 +3,7 @@
 #include "interpreter/guards/guard_program.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/opaque_state.h"
@@ -64,6 +65,7 @@ class FailureSearch {
 
   std::vector<GuardFailure> run() {
     for (const GuardInstruction& step : program_.instructions()) is_load(step.op) ? load(step) : check(step);
+    for (const DistinctRegisters& registers : program_.distinct()) check_distinct(registers);
     return std::move(failures_);
   }
 
@@ -114,6 +116,26 @@ class FailureSearch {
     std::string found = describe_found(step, value, tensors_);
     if (found == program_.info(step.guard).expected) found = tell_apart(step, value, std::move(found));
     failures_.push_back({step.guard, std::move(found)});
+  }
+
+  void check_distinct(const DistinctRegisters& registers) {
+    std::unordered_map<const PyObject*, std::uint32_t> found;
+    for (const std::uint32_t index : registers.read) found.emplace(registers_[index], index);
+    for (std::size_t i = 0; i < registers.written.size(); ++i) {
+      const std::uint32_t index = registers.written[i];
+      const auto [same, is_new] = found.emplace(registers_[index], index);
+      if (is_new || registers_[index] == nullptr || failed_[index] || failed_[same->second]) continue;
+      failures_.push_back(
+          {registers.first_guard + static_cast<std::uint32_t>(i), "the same object as " + name_of(same->second)});
+    }
+  }
+
+  /// The expression of the guard that fills a register.
+  [[nodiscard]] std::string name_of(std::uint32_t index) const {
+    for (const GuardInstruction& step : program_.instructions()) {
+      if (is_load(step.op) && step.target == index) return program_.info(step.guard).expression;
+    }
+    return "one that the function keeps";
   }
 
   [[nodiscard]] bool holds(const GuardInstruction& step, py::Borrowed value) const {

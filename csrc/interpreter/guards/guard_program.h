@@ -22,6 +22,14 @@ struct GuardInstruction {
   PyObject* object = nullptr;  ///< owned by the program
 };
 
+/// Registers of objects of one type that the program writes to, and of others that it only reads. No object of the
+/// first is one of the others.
+struct DistinctRegisters {
+  std::vector<std::uint32_t> written;
+  std::vector<std::uint32_t> read;
+  std::uint32_t first_guard = 0;  ///< index of the GuardInfo of the first one that is written to; the others follow
+};
+
 /// A guard that a call does not meet.
 struct GuardFailure {
   std::uint32_t guard;
@@ -54,6 +62,7 @@ class GuardProgram {
     return constant_registers_;
   }
   [[nodiscard]] const std::vector<GuardInstruction>& instructions() const { return instructions_; }
+  [[nodiscard]] const std::vector<DistinctRegisters>& distinct() const { return distinct_; }
   /// For garbage collection.
   int visit(visitproc visitor, void* argument) const;
 
@@ -65,6 +74,7 @@ class GuardProgram {
 
   std::vector<GuardInstruction> instructions_;
   GuardInfos infos_;
+  std::vector<DistinctRegisters> distinct_;
   std::vector<py::Ref> kept_;
   std::vector<std::pair<std::uint32_t, PyObject*>> constant_registers_;
   std::uint32_t register_count_ = 0;

@@ -83,6 +83,23 @@ void GuardTree::add_check(std::uint32_t node, GuardStep check, Candidates bit) {
   checks.push_back(check);
 }
 
+void GuardTree::add_distinct(const DistinctRegisters& registers, const std::vector<std::uint32_t>& nodes,
+                             Candidates bit) {
+  const auto to_nodes = [&](const std::vector<std::uint32_t>& indices) {
+    std::vector<std::uint32_t> found;
+    for (const std::uint32_t index : indices) found.push_back(nodes[index]);
+    return found;
+  };
+  DistinctObjects objects(to_nodes(registers.written), to_nodes(registers.read), bit);
+  const auto is_known = [&](const DistinctObjects& other) { return other.is_about_same(objects); };
+  const auto known = std::ranges::find_if(distinct_, is_known);
+  if (known != distinct_.end()) {
+    known->needed_by |= bit;
+  } else {
+    distinct_.push_back(std::move(objects));
+  }
+}
+
 void GuardTree::add_signature(const GuardProgram& program, Candidates bit) {
   PyObject* names = program.keyword_names();
   for (Signature& known : signatures_) {
@@ -121,6 +138,7 @@ std::size_t GuardTree::add(const GuardProgram& program, std::span<const std::uin
     }
     add_check(node, check, bit);
   }
+  for (const DistinctRegisters& registers : program.distinct()) add_distinct(registers, added.nodes, bit);
   linearize();
   return index;
 }
@@ -187,10 +205,13 @@ Candidates GuardTree::run_arguments(const CallArguments& call, const TensorCheck
   return candidates;
 }
 
-Candidates GuardTree::check_same(Candidates candidates, const GuardRun& run) const {
+Candidates GuardTree::check_relations(Candidates candidates, const GuardRun& run) {
   for (const GuardStep& step : same_) {
     const bool is_same = run.registers[step.node] == run.registers[step.source];
     if (is_same != (step.op == GuardOp::kSame)) candidates &= ~step.needed_by;
+  }
+  for (DistinctObjects& objects : distinct_) {
+    if ((objects.needed_by & candidates) != 0 && !objects.holds(run.registers)) candidates &= ~objects.needed_by;
   }
   return candidates;
 }
@@ -217,7 +238,7 @@ Candidates GuardTree::run(const CallArguments& call, const TensorCheck& check, C
     candidates = nested ? graph_.execute(below_constants_, check, candidates, run)
                         : memo_->run(graph_, constants_, nullptr, below_constants_, check, candidates, run);
   }
-  if (candidates != 0) candidates = check_same(candidates, run);
+  if (candidates != 0) candidates = check_relations(candidates, run);
   busy_ = nested;
   return candidates;
 }
@@ -245,6 +266,7 @@ void GuardTree::inputs(const GuardRun& run, std::size_t specialization, PyObject
 
 std::size_t GuardTree::check_count() const {
   std::size_t result = signatures_.size() + same_.size();
+  for (const DistinctObjects& objects : distinct_) result += objects.size();
   for (const GuardNode& node : graph_.nodes) result += node.checks.size();
   return result;
 }

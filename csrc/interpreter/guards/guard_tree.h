@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "interpreter/guards/distinct_objects.h"
 #include "interpreter/guards/guard_graph.h"
 #include "interpreter/guards/guard_program.h"
 
@@ -74,6 +75,7 @@ class GuardTree {
   std::uint32_t node_for(const Key& key, bool is_constant);
   std::uint32_t constant_node(PyObject* object);
   void add_check(std::uint32_t node, GuardStep check, Candidates bit);
+  void add_distinct(const DistinctRegisters& registers, const std::vector<std::uint32_t>& nodes, Candidates bit);
   void add_signature(const GuardProgram& program, Candidates bit);
   PyObject* keep(PyObject* object);
 
@@ -84,12 +86,13 @@ class GuardTree {
   [[nodiscard]] Candidates accepted_signature(const CallArguments& call) const;
   Candidates run_arguments(const CallArguments& call, const TensorCheck& check, Candidates candidates, GuardRun& run,
                            bool nested);
-  [[nodiscard]] Candidates check_same(Candidates candidates, const GuardRun& run) const;
+  [[nodiscard]] Candidates check_relations(Candidates candidates, const GuardRun& run);
   GuardMemo& argument_memo(std::uint32_t node);
 
   GuardGraph graph_;  ///< the first node is the call
   std::vector<std::uint32_t> constants_;
   std::vector<GuardStep> same_;
+  std::vector<DistinctObjects> distinct_;
   StepRange below_constants_;
   std::unordered_map<Key, std::uint32_t, KeyHash> nodes_by_key_;
   std::vector<Signature> signatures_;

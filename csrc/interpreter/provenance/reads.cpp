@@ -16,8 +16,16 @@
 
 namespace thunder::interpreter {
 
-Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
+Node& Reads::constant(py::Borrowed object, const std::string& name) {
   Node& node = state_.provenance.constant(object, name);
+  const bool is_dict_of_module = node.accessor == Accessor::kInstanceDict && node.parent->is_constant() &&
+                                 PyModule_Check(node.parent->object.get());
+  if (!is_dict_of_module) record_state_as(node, StateKind::kIdentity);
+  return node;
+}
+
+Node& Reads::admit_constant(py::Borrowed object, const std::string& name) {
+  Node& node = constant(object, name);
   enter_hidden_parts(node);
   return node;
 }
@@ -45,7 +53,7 @@ void Reads::note_globals(py::Borrowed dict) {
 }
 
 Node* Reads::shared_node(py::Borrowed object, const std::string& name) {
-  return is_made(object) ? nullptr : &state_.provenance.constant(object, name);
+  return is_made(object) ? nullptr : &constant(object, name);
 }
 
 void Reads::admit_unread(py::Borrowed object) {
@@ -69,11 +77,13 @@ Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_s
       node.name = expression(owner, read);
       enter_hidden_parts(node);
     }
+    if (known != nullptr) constant(value);
     return read;
   }
   if (known != nullptr) {
     read.expectation = Expectation::kSame;
     read.part = known;
+    known->needed = true;
     return read;
   }
   read.expectation = Expectation::kObject;
@@ -186,6 +196,8 @@ Node* Reads::instance_dict_node(Node& owner) {
     node = record(owner, Accessor::kDescriptor, name, 0, dict.get())->part;
   } else if (node == nullptr) {
     node = &state_.provenance.add(dict.get(), &owner, Accessor::kInstanceDict, nullptr, 0);
+  } else if (!PyModule_Check(owner.object.get()) || !owner.is_constant()) {
+    record(owner, Accessor::kInstanceDict, nullptr, 0, dict.get());
   }
   owner.instance_dict = node;
   return node;
@@ -289,7 +301,7 @@ void Reads::enter_function(Node& function) {
     const py::Ref names = py::Ref::steal(PyCode_GetFreevars(const_cast<PyCodeObject*>(code)));
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(object->func_closure); ++i) {
       const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names.get(), i));
-      state_.provenance.constant(PyTuple_GET_ITEM(object->func_closure, i), name == nullptr ? "" : name);
+      constant(PyTuple_GET_ITEM(object->func_closure, i), name == nullptr ? "" : name);
     }
   }
   const auto enter = [this](PyObject* value) {
@@ -306,7 +318,7 @@ void Reads::enter_function(Node& function) {
   PyObject *key, *value;
   Py_ssize_t position = 0;
   if (object->func_kwdefaults == nullptr) return;
-  Node& keyword_defaults = state_.provenance.constant(object->func_kwdefaults, function.name + ".__kwdefaults__");
+  Node& keyword_defaults = constant(object->func_kwdefaults, function.name + ".__kwdefaults__");
   while (PyDict_Next(object->func_kwdefaults, &position, &key, &value)) {
     enter(value);
     record(keyword_defaults, Accessor::kDictItem, key, 0, value);
@@ -322,8 +334,8 @@ void Reads::enter_hidden_parts(Node& node) {
       if (!part) {
         PyErr_Clear();
       } else if (node.is_constant()) {
-        const bool is_new = part.get() != Py_None && state_.provenance.find(part.get()) == nullptr;
-        if (is_new) admit_constant(part.get(), node.name);
+        if (part.get() == Py_None) continue;
+        state_.provenance.find(part.get()) == nullptr ? admit_constant(part.get(), node.name) : constant(part.get());
       } else {
         record(node, Accessor::kDescriptor, name.get(), 0, part.get());
       }

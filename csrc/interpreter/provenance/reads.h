@@ -30,6 +30,9 @@ class Reads {
   void enter_unread(py::Borrowed object);
   /// The object is from outside, though no read has shown it.
   void admit_unread(py::Borrowed object);
+  /// As `Provenance::constant`. An object that was found by a way which may lead to another one is guarded to be this
+  /// one.
+  Node& constant(py::Borrowed object, const std::string& name = {});
   /// Notes a function that the program makes.
   void note_made_function(py::Borrowed function) { made_functions_.insert(function); }
   /// Notes a class, a module, a dict of globals or a function under functools.lru_cache that the program makes. What

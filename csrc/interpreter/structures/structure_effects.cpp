@@ -126,6 +126,10 @@ bool StructureBuilder::add_effects(const Journal& journal) {
     PyObject* container = record.owner.get();
     Node* node = tracker_.provenance().find(container);
     if (node == nullptr) continue;
+    node->is_written = true;
+    for (const WrittenKey& written : record.keys) {
+      if (record.store == Store::kDict && !record.rewritten) node->written_keys.push_back(written.key);
+    }
     if (record.rewritten && !tracker_.reads().read_original_contents(*node)) return false;
     const std::uint32_t owner = add(container);
     if (owner == kFailed || !add_record(record, owner)) return false;

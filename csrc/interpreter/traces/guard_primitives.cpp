@@ -30,6 +30,7 @@ constexpr std::array kSchemas{
     "prims::check_value(Any value, Any expected) -> ()",
     "prims::check_same(Any left, Any right) -> ()",
     "prims::check_not_same(Any left, Any right) -> ()",
+    "prims::check_distinct(Any written, Any read) -> ()",
     "prims::check_state(Any value, int kind, Any expected) -> ()",
     "prims::check_absent(Any owner, Any key) -> ()",
     "prims::check_present(Any owner, Any key) -> ()",

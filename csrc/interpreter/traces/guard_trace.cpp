@@ -62,6 +62,9 @@ class PrologueWriter {
       }
       for (std::size_t i = count; i < out_.trace.symbols.size(); ++i) annotate(out_.trace.symbols[i], instruction);
     }
+    for (const DistinctRegisters& registers : program_.distinct()) {
+      out_.check("check_distinct", {values_of(registers.written), values_of(registers.read)});
+    }
     out_.trace.outputs = std::move(inputs_);
     return std::move(out_.trace);
   }
@@ -90,6 +93,11 @@ class PrologueWriter {
       write_load(*load);
     }
     return registers_[index];
+  }
+  ir::ArgumentList values_of(const std::vector<std::uint32_t>& indices) {
+    ir::ArgumentList list;
+    for (const std::uint32_t index : indices) list.push_back(value_of(index));
+    return list;
   }
   /// The load of a register that only its check may look at; null when it has been written.
   const GuardInstruction* pending(std::uint32_t index) const {
