@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 import operator
@@ -10,6 +11,7 @@ import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -192,8 +194,19 @@ def measured(function, thing):
     """Return what a function gives, or 1 where it does not know the thing."""
     try:
         return function(thing)
-    except TypeError:
+    except (TypeError, LookupError):
         return 1
+
+
+def set_and_read(thing):
+    thing.value = 3
+    return vars(thing)["value"]
+
+
+def delete_and_ask(thing):
+    thing.own = 3
+    del thing.own
+    return 7 if hasattr(thing, "own") else 1
 
 
 ADDED = {
@@ -240,13 +253,45 @@ ADDED = {
         {"__reversed__": lambda self: iter([7])},
     ),
     "getattribute": (lambda b: b.value, {"value": 3}, {"__getattribute__": lambda self, name: 5}),
+    "setattr": (set_and_read, {}, {"__setattr__": lambda self, name, value: object.__setattr__(self, name, 7)}),
+    "setattr of a made object": (
+        lambda b: set_and_read(type(b)()),
+        {},
+        {"__setattr__": lambda self, name, value: object.__setattr__(self, name, 7)},
+    ),
+    "delattr": (delete_and_ask, {}, {"__delattr__": lambda self, name: None}),
+    "torch function": (
+        lambda b: measured(lambda b: X + b, b),
+        {},
+        {"__torch_function__": classmethod(lambda cls, function, types, arguments=(), keywords=None: 7)},
+    ),
+    "times a list": (lambda b: measured(lambda b: len([1] * b), b), {}, {"__index__": lambda self: 7}),
+    "item of a class": (
+        lambda b: measured(lambda b: type(b)[1], b),
+        {},
+        {"__class_getitem__": classmethod(lambda cls, index: 7)},
+    ),
+    "ufunc": (
+        lambda b: measured(lambda b: np.add(np.ones(1), b), b),
+        {},
+        {"__array_ufunc__": lambda self, *arguments, **keywords: 7},
+    ),
+    "missing": (lambda b: measured(lambda b: b["a"], b), {"": dict}, {"__missing__": lambda self, key: 7}),
+    "missing of a default": (
+        lambda b: measured(lambda b: b["a"], b),
+        {"": collections.Counter},
+        {"__missing__": lambda self, key: 7},
+    ),
+    "len of an index": (lambda b: measured(lambda b: X[b].numel() + 2, b), {"": list}, {"__len__": lambda self: 1}),
+    "hash of a key": (lambda b: {(): 3}.get(b, 7), {"": tuple}, {"__hash__": lambda self: 77}),
+    "iteration over a set": (lambda b: len(sorted(b)) + 1, {"": set}, {"__iter__": lambda self: iter([5])}),
 }
 
 
 @pytest.mark.parametrize("name", ADDED)
 def test_methods_that_a_class_gets_later_are_followed(name):
     use, methods, added = ADDED[name]
-    kind = type("Kind", (), dict(methods))
+    kind = type("Kind", (methods.get("", object),), {each: methods[each] for each in methods if each})
     thing = kind()
 
     def function(x):
@@ -262,6 +307,25 @@ def test_methods_that_a_class_gets_later_are_followed(name):
     for key in added:
         delattr(kind, key)
     assert torch.equal(compiled(X), before)
+
+
+def test_setter_that_the_class_of_a_descriptor_gets_later_is_followed():
+    class Value:
+        """No descriptor yet."""
+
+    class Host:
+        at = Value()
+
+    host = Host()
+
+    def function(x):
+        host.at = 3
+        return x * vars(host).pop("at", 7)
+
+    compiled = thunder.jit(function)
+    assert torch.equal(compiled(X), X * 3)
+    Value.__set__ = lambda self, owner, value: None
+    assert torch.equal(compiled(X), X * 7)
 
 
 def test_conversion_that_torch_tensor_gets_later_is_followed(monkeypatch):

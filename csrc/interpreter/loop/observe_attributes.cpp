@@ -297,6 +297,7 @@ int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, Py
   if (!observer.before_write(owner, kind, name)) return -1;
   PyTypeObject* type = Py_TYPE(owner);
   PyObject* attribute = _PyType_Lookup(type, name);
+  if (attribute != nullptr) observed_look_up(observer, attribute, "__set__ __delete__");
   if (attribute != nullptr && Py_TYPE(attribute) == &PyProperty_Type && value != nullptr) {
     const py::Ref setter = seen_accessor(type, property_accessors(attribute).set);
     if (setter) return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), owner, value, nullptr)) ? 0 : -1;
@@ -312,10 +313,11 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
                        [&](PyObject* object) { return observed_set_attribute(observer, object, name, value); });
   }
   PyTypeObject* type = Py_TYPE(owner);
-  if (!observed_look_up(observer, owner, value != nullptr ? "__setattr__" : "__delattr__")) return -1;
-  if (type->tp_setattro == PyObject_GenericSetAttr) return observed_generic_set(observer, owner, name, value);
-  if (has_python_method(type, value != nullptr ? setattr_name : delattr_name))
+  const bool is_generic = type->tp_setattro == PyObject_GenericSetAttr;
+  if (!is_generic && has_python_method(type, value != nullptr ? setattr_name : delattr_name))
     return PyObject_SetAttr(owner, name, value);
+  if (!observed_look_up(observer, owner, value != nullptr ? "__setattr__" : "__delattr__")) return -1;
+  if (is_generic) return observed_generic_set(observer, owner, name, value);
   if (const py::Ref setter = interpreted_alias(owner, value != nullptr ? setattr_name : delattr_name)) {
     return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), name, value, nullptr)) ? 0 : -1;
   }

@@ -71,7 +71,7 @@ const char* methods_of(binaryfunc operation) {
   static constexpr std::array kRows{
       Row{PyNumber_Add, "__add__ __radd__"},
       Row{PyNumber_Subtract, "__sub__ __rsub__"},
-      Row{PyNumber_Multiply, "__mul__ __rmul__"},
+      Row{PyNumber_Multiply, "__mul__ __rmul__ __index__"},
       Row{PyNumber_TrueDivide, "__truediv__ __rtruediv__"},
       Row{PyNumber_FloorDivide, "__floordiv__ __rfloordiv__"},
       Row{PyNumber_Remainder, "__mod__ __rmod__"},
@@ -83,7 +83,7 @@ const char* methods_of(binaryfunc operation) {
       Row{PyNumber_Rshift, "__rshift__ __rrshift__"},
       Row{PyNumber_InPlaceAdd, "__iadd__ __add__ __radd__"},
       Row{PyNumber_InPlaceSubtract, "__isub__ __sub__ __rsub__"},
-      Row{PyNumber_InPlaceMultiply, "__imul__ __mul__ __rmul__"},
+      Row{PyNumber_InPlaceMultiply, "__imul__ __mul__ __rmul__ __index__"},
       Row{PyNumber_InPlaceTrueDivide, "__itruediv__ __truediv__ __rtruediv__"},
       Row{PyNumber_InPlaceFloorDivide, "__ifloordiv__ __floordiv__ __rfloordiv__"},
       Row{PyNumber_InPlaceRemainder, "__imod__ __mod__ __rmod__"},
@@ -101,6 +101,9 @@ const char* methods_of(binaryfunc operation) {
 /// The special methods that a comparison looks up in both operands, by CPython's number of it.
 constexpr std::array kComparisonMethods{"__lt__ __gt__", "__le__ __ge__", "__eq__",
                                         "__ne__ __eq__", "__gt__ __lt__", "__ge__ __le__"};
+
+/// The special methods by which an object is an index, or a tuple of such for a tensor.
+constexpr const char* kIndexMethods = "__index__ __len__ __getitem__ __torch_function__";
 
 bool is_builtin_container(PyObject* object) {
   return PyList_Check(object) || PyTuple_Check(object) || PyDict_Check(object) || PyAnySet_Check(object);
@@ -199,7 +202,10 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
   if (PyWeakref_CheckProxy(owner)) {
     return on_referent(observer, owner, [&](PyObject* object) { return observed_get_item(observer, object, key); });
   }
-  if (!look_up(observer, owner, "__getitem__") || !look_up(observer, key, "__index__")) return nullptr;
+  if (!look_up(observer, owner, "__getitem__")) return nullptr;
+  if (!PyDict_Check(owner) && !look_up(observer, key, kIndexMethods)) return nullptr;
+  static PyObject* const of_class = PyUnicode_InternFromString("__class_getitem__");
+  if (PyType_Check(owner)) observer.read_missing_attribute(owner, of_class);
   if (has_no_contents(owner) || has_method(owner, "__getitem__")) return PyObject_GetItem(owner, key);
   const py::Ref index = py::Ref::steal(observer.operand(key, owner, true));
   if (!index) return nullptr;
@@ -209,6 +215,7 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
     const int found = method != nullptr ? PyDict_Contains(owner, index.get()) : 1;
     if (found < 0 || (found == 0 && !observer.examine_presence(owner, index.get()))) return nullptr;
     if (found == 0) {
+      look_up(observer, owner, "__missing__");
       // One in C (defaultdict) stores what it makes.
       if (!PyFunction_Check(method) && !observer.before_write(owner, WriteKind::kItem, index.get())) return nullptr;
       return observed_receive(observer, PyObject_GetItem(owner, index.get()));
@@ -218,6 +225,7 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
   if (value != nullptr) return observer.read_item(owner, index.get(), value);
   if (!PyErr_ExceptionMatches(PyExc_LookupError)) return nullptr;
   py::Ref error = py::Ref::steal(take_exception());
+  if (PyDict_Check(owner)) look_up(observer, owner, "__missing__");
   PyObject* dict = PyDict_Check(owner) ? owner : dict_behind(owner);
   if (dict != nullptr ? observer.examine_presence(dict, index.get()) : observer.examine(owner, Aspect::kLength))
     restore_exception(error.release());
@@ -230,6 +238,7 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
                        [&](PyObject* object) { return observed_set_item(observer, object, key, value); });
   }
   if (!look_up(observer, owner, "__setitem__ __delitem__")) return -1;
+  if (!PyDict_Check(owner) && !look_up(observer, key, kIndexMethods)) return -1;
   const bool by_python = has_method(owner, value != nullptr ? "__setitem__" : "__delitem__");
   const py::Ref index = py::Ref::steal(by_python ? Py_NewRef(key) : observer.operand(key, owner, true));
   if (!index) return -1;

@@ -328,6 +328,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
 
 namespace {
 
+  if (is_container(value) && !PyTuple_Check(value)) look_up(value, "__iter__ __len__ __getitem__ keys");
 /// Calls `visit(leaf)` for what is in a container, or for the object itself.
 template <typename Visit>
 void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {

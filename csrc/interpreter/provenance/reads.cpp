@@ -258,6 +258,7 @@ void Reads::record_key(py::Borrowed key) {
   if (is_scalar(key) || state_.hooks.is_traced(key)) return;
   Node* tensor = is_real_tensor(key, state_.hooks) ? state_.provenance.find(key) : nullptr;
   if (tensor != nullptr) return record_state_as(*tensor, StateKind::kIdentity);
+  look_up(key, "__hash__ __eq__");
   record_identities(key);
   // Other objects are hashed by C code, which looks at what they hold.
   const bool is_called = PyFunction_Check(key) || PyCFunction_Check(key) || PyMethod_Check(key);
