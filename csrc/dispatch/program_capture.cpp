@@ -186,7 +186,18 @@ py::Ref ProgramCapture::interpret() {
   return is_whole ? std::move(result) : py::Ref();
 }
 
+void ProgramCapture::require_no_seen_death() {
+  const interpreter::Death death = tracker_.find_seen_death();
+  if (!death.object) return;
+  failed_ = death.location;
+  throw UserError(ErrorKind::kNotImplemented,
+                  std::string("thunder.jit: drops the last reference to an object of type '") +
+                      Py_TYPE(death.object.get())->tp_name +
+                      "' from outside of the function, which has a __del__ or weak references; drop it after the call");
+}
+
 std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
+  require_no_seen_death();
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
   gradient_hooks_.require_on_computed(builder.outputs());

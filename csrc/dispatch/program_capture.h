@@ -84,6 +84,8 @@ class ProgramCapture final : tracer::RecordingHost {
 
   interpreter::TrackerOptions make_options();
   py::Ref interpret();
+  /// Refuses programs whose trace keeps something alive that eager lets die where somebody can see it.
+  void require_no_seen_death();
   std::optional<ir::Trace> finish(py::Borrowed result);
 
   PyObject* module_;  ///< see Traced

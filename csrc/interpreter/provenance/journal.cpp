@@ -49,12 +49,17 @@ bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
 
 }  // namespace
 
+Record& Journal::add(Record record) {
+  if (locate_) record.location = locate_();
+  return records_.emplace_back(std::move(record));
+}
+
 Record* Journal::open(py::Borrowed container, Store store) {
   ++write_count_;
   if (const auto found = by_owner_.find(container); found != by_owner_.end()) return found->second;
   py::Ref before = store == Store::kCell ? py::Ref::steal(PyCell_Get(container)) : copy_of(container, store);
   if (!before && store != Store::kCell) return nullptr;
-  Record& record = records_.emplace_back(Record{store, py::Ref::share(container), {}, std::move(before), {}});
+  Record& record = add(Record{store, py::Ref::share(container), {}, std::move(before), {}});
   by_owner_.emplace(container, &record);
   return &record;
 }
@@ -106,7 +111,7 @@ bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   if (find_slot(owner, name) != nullptr) return true;
   py::Ref before = get_slot(owner, name);
   if (!before && PyErr_Occurred() != nullptr) return false;
-  records_.push_back(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
+  add(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
   return true;
 }
 
@@ -124,7 +129,7 @@ void Journal::end_watch() {
   for (const auto& [container, before] : watched) {
     if (holds_same(container.get(), before.get())) continue;
     const auto [place, is_new] = by_owner_.try_emplace(container.get(), nullptr);
-    if (is_new) place->second = &records_.emplace_back(Record{*store_of(container.get()), container, {}, before, {}});
+    if (is_new) place->second = &add(Record{*store_of(container.get()), container, {}, before, {}});
     place->second->rewritten = true;
   }
 }

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "interpreter/provenance/journal_record.h"
@@ -14,6 +16,8 @@ namespace thunder::interpreter {
 /// a Python exception set.
 class Journal {
  public:
+  /// `locate` tells the user's line that runs now.
+  explicit Journal(std::function<ir::SourceLocation()> locate) : locate_(std::move(locate)) {}
   ~Journal();
 
   /// Before `owner[key]` of a dict is set, or deleted (`removes`).
@@ -51,7 +55,9 @@ class Journal {
 
  private:
   Record* open(py::Borrowed container, Store store);
+  Record& add(Record record);
 
+  std::function<ir::SourceLocation()> locate_;
   std::uint64_t write_count_ = 0;
   std::deque<Record> records_;
   std::unordered_map<const PyObject*, Record*> by_owner_;

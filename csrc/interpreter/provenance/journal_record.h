@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "interpreter/python/python_ref.h"
+#include "ir/trace.h"
 
 namespace thunder::interpreter {
 
@@ -23,8 +24,9 @@ struct Record {
   py::Ref before;  ///< copy of the container, or what the cell or slot held (null: empty)
   /// Each key once, in the order in which new ones stand in the dict now. Writes to them look at nothing.
   std::vector<WrittenKey> keys;
-  bool appended = false;   ///< a list or deque that grew at its end
-  bool rewritten = false;  ///< written in a way that `keys` and `appended` do not tell
+  bool appended = false;          ///< a list or deque that grew at its end
+  bool rewritten = false;         ///< written in a way that `keys` and `appended` do not tell
+  ir::SourceLocation location{};  ///< of the first write
 };
 
 }  // namespace thunder::interpreter

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "interpreter/provenance/dropped_objects.h"
 #include "interpreter/provenance/native_calls.h"
 
 namespace thunder::interpreter {
@@ -33,6 +34,7 @@ class Tracker final : public Observer {
   /// The program has ended. The objects that it made and that live on stand for others, which each call makes: their
   /// `__del__` is not called.
   void leave_objects();
+  [[nodiscard]] Death find_seen_death() const { return interpreter::find_seen_death(state_); }
   /// Guards that a function in C, called without arguments, gives `value`.
   void record_result(py::Borrowed function, const std::string& name, py::Borrowed value);
 

@@ -48,7 +48,7 @@ struct TrackerState {
   TensorHooks& hooks;
   TrackerOptions options;
   Provenance provenance{};
-  Journal journal{};
+  Journal journal{options.locate};
 };
 
 /// The node of the tensor behind a trace tensor; null when there is none.
