@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -67,6 +68,20 @@ class OutsideProgram {
   int exceptions_;
 };
 
+/// Whether the pending exception is the program's own, and no refusal.
+bool raises_by_itself() {
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  const interpreter::NativeScope native;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  const py::Ref text = py::Ref::steal(value == nullptr ? nullptr : PyObject_Str(value));
+  const char* start = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  const bool is_refusal = start != nullptr && std::string_view(start).starts_with("thunder");
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return !is_refusal;
+}
+
 }  // namespace
 
 ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArguments& arguments,
@@ -111,6 +126,9 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   options.treatment = treatment_of;
   options.is_library = is_library;
   options.note_type = [this](const PyTypeObject* type) { settings_.note_type(type); };
+  options.admit_look = [this](PyObject* object, bool is_given) {
+    return sharp_edges_.allows_look(object, is_given, tracker_);
+  };
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
@@ -179,7 +197,10 @@ py::Ref ProgramCapture::interpret() {
   tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
-  if (const std::string refused = tracer::take_refusal(); result && !refused.empty()) {
+  // What the program raises after it has caught a refusal may follow from that.
+  const std::string refused = tracer::take_refusal();
+  if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_by_itself()))) {
+    PyErr_Clear();
     throw UserError(ErrorKind::kNotImplemented, refused);
   }
   const bool is_whole = result && gradient_hooks_.record(tracker_) && take_added_parameters(module_, hooks_, tracker_);

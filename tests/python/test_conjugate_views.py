@@ -112,3 +112,26 @@ def test_computed_tensors_are_shown_as_text(show: Callable[[Any], str], requires
         x = torch.linspace(-1, 1, size, requires_grad=requires_grad)
         assert compiled(x) == program(x)
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda z: torch.view_as_real(z.conj()) * 2,
+        lambda z: z.conj().imag.view(torch.int32),
+        lambda z: z.conj().view(torch.float32),
+        lambda z: z.imag.view(dtype=torch.int32),
+        lambda z: torch.view_as_real(z) * 2,
+    ],
+)
+def test_views_of_other_bits_raise_as_in_eager(program: Callable[[torch.Tensor], Any]) -> None:
+    def outcome(function: Callable[[torch.Tensor], Any], z: torch.Tensor) -> str:
+        try:
+            return str(function(z))
+        except RuntimeError as error:
+            return str(error).split("\n")[0]
+
+    compiled = thunder.jit(program)
+    for z in (number(), number().conj(), number()):
+        assert outcome(compiled, z) == outcome(program, z)

@@ -63,6 +63,21 @@ def prints_elsewhere(x: torch.Tensor, items: list[int], named: Named) -> tuple[t
     return x + 1, buffer.getvalue()
 
 
+def prints_to_the_other_stream(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
+    print("before")
+    with contextlib.redirect_stdout(sys.stderr):
+        print("redirected", x, items)
+    with contextlib.redirect_stderr(sys.stdout):
+        print("back", file=sys.stderr)
+    kept, sys.stdout = sys.stdout, sys.stderr
+    try:
+        print("assigned", items)
+    finally:
+        sys.stdout = kept
+    print("after")
+    return x + 1
+
+
 def logs(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
     LOGGER.info("%s has %d", x * 2, len(items))
     LOGGER.debug("not shown")
@@ -72,7 +87,7 @@ def logs(x: torch.Tensor, items: list[int], named: Named) -> torch.Tensor:
     return x + 1
 
 
-PROGRAMS = [prints_text, prints_tensors, prints_numbers, writes, prints_elsewhere, logs]
+PROGRAMS = [prints_text, prints_tensors, prints_numbers, writes, prints_elsewhere, prints_to_the_other_stream, logs]
 
 
 class Printing(logging.Handler):
@@ -283,3 +298,21 @@ def test_filters_of_other_warnings_leave_a_warning_to_be_given_after_the_call() 
         compiled(torch.ones(2))
         compiled(torch.ones(2))
     assert [str(each.message) for each in seen] == ["of Python"]
+
+
+def test_print_before_the_program_sets_another_stream(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        print("text")
+        sys.stdout = sys.stderr
+        return x + 1
+
+    def run(function: Any) -> tuple[str, str]:
+        for _ in range(2):
+            with monkeypatch.context() as patched:
+                patched.setattr(sys, "stdout", sys.stdout)
+                function(X)
+        return capsys.readouterr()
+
+    assert run(thunder.jit(f)) == run(f)

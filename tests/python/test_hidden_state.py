@@ -24,7 +24,8 @@ import types
 import weakref
 import zlib
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -1032,3 +1033,270 @@ def test_class_that_is_registered_with_an_abstract_class_inside() -> None:
         return [called(X, register) for register in (0, 1, 0, 1)]
 
     assert run(compile_it=True) == run(compile_it=False)
+
+
+class Index:
+    at = 0
+
+    def __index__(self) -> int:
+        return self.at
+
+
+class Zone(datetime.tzinfo):
+    hours = 1
+
+    def utcoffset(self, moment: datetime.datetime | None) -> datetime.timedelta:
+        return datetime.timedelta(hours=self.hours)
+
+
+class Equal:
+    """An object that is equal to all others with its number."""
+
+    def __init__(self, number: int, weight: int = 0) -> None:
+        self.number = number
+        self.weight = weight
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal) and self.number == other.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+class Counted(Equal):
+    asked: ClassVar[list[int]] = []
+    count = 0
+
+    def __hash__(self) -> int:
+        self.asked.append(self.number)
+        return hash(self.number)
+
+
+class CountedByClass(Counted):
+    def __hash__(self) -> int:
+        Counted.count += 1
+        return hash(self.number)
+
+
+# A program that gets an object, what makes the object, and what changes it between calls.
+Case = tuple[Callable[[torch.Tensor, Any], Any], Callable[[], Any], Callable[[Any], Any]]
+
+
+def of_dates(dtype: Any) -> Case:
+    return (
+        lambda x, dates: x * int((dates == dates[1]).sum()),
+        lambda: np.array([(1,), (2,), (3,)] if isinstance(dtype, list) else [1, 2, 3], dtype=dtype),
+        lambda dates: dates.__setitem__(0, dates[1]),
+    )
+
+
+def set_later(name: str, value: Any) -> Callable[[Any], Any]:
+    return lambda holder: setattr(holder, name, value)
+
+
+IN_C: dict[str, Case] = {
+    "decimal.Context": (lambda x, c: x * c.prec, lambda: decimal.Context(prec=3), set_later("prec", 5)),
+    "decimal.Context, called": (
+        lambda x, c: (x, str(c.divide(1, 3))),
+        lambda: decimal.Context(prec=3),
+        set_later("prec", 5),
+    ),
+    "decimal.Context, given": (
+        lambda x, c: (x, str(decimal.Decimal("1.23456").normalize(c))),
+        lambda: decimal.Context(prec=3),
+        set_later("prec", 5),
+    ),
+    "methodcaller": (
+        lambda x, held: held[1](x),
+        lambda: (lambda dims: (dims, operator.methodcaller("permute", dims)))([1, 0]),
+        lambda held: held[0].reverse(),
+    ),
+    "methodcaller, by keyword": (
+        lambda x, held: held[1](x),
+        lambda: (lambda dims: (dims, operator.methodcaller("sum", dim=dims)))([0]),
+        lambda held: held[0].__setitem__(0, 1),
+    ),
+    "itemgetter": (
+        lambda x, held: held[1](x),
+        lambda: (lambda index: (index, operator.itemgetter(index)))([0, 1]),
+        lambda held: held[0].reverse(),
+    ),
+    "itemgetter, of an index": (
+        lambda x, held: list(map(held[1], [x])),
+        lambda: (lambda index: (index, operator.itemgetter(index)))(Index()),
+        lambda held: set_later("at", 1)(held[0]),
+    ),
+    "slice": (
+        lambda x, held: x[held[1]],
+        lambda: (lambda index: (index, slice(index, None)))(Index()),
+        lambda held: set_later("at", 1)(held[0]),
+    ),
+    "slice, of an array": (
+        lambda x, held: x[held[1]],
+        lambda: (lambda index: (index, slice(index, None)))(np.array(0)),
+        lambda held: held[0].fill(1),
+    ),
+    "datetime64": of_dates("M8[D]"),
+    "timedelta64": of_dates("m8[s]"),
+    "structures of dates": of_dates([("day", "M8[D]")]),
+    "StringDType": (
+        lambda x, texts: (x, texts[0]),
+        lambda: np.array(["a", "b"], dtype=np.dtypes.StringDType()),
+        lambda texts: texts.__setitem__(0, "c"),
+    ),
+    "Element": (
+        lambda x, element: (x * len(element), element.get("key")),
+        lambda: ElementTree.fromstring("<a><b>text</b></a>"),
+        lambda element: element.append(ElementTree.Element("c")),
+    ),
+    "Element, by item": (
+        lambda x, element: (x, element[0].text),
+        lambda: ElementTree.fromstring("<a><b>text</b></a>"),
+        lambda element: set_later("text", "other")(element[0]),
+    ),
+    "Element, by iteration": (
+        lambda x, element: (x, [each.tag for each in element]),
+        lambda: ElementTree.fromstring("<a><b>text</b></a>"),
+        lambda element: element.append(ElementTree.Element("c")),
+    ),
+    "zone": (
+        lambda x, held: (x * held[1].utcoffset().seconds, held[1].isoformat()),
+        lambda: (lambda zone: (zone, datetime.datetime(2020, 1, 1, tzinfo=zone)))(Zone()),
+        lambda held: set_later("hours", 3)(held[0]),
+    ),
+    "exception": (
+        lambda x, held: (x, str(held[1]), held[1].args[0][0]),
+        lambda: (lambda items: (items, ValueError(items)))([1]),
+        lambda held: held[0].__setitem__(0, 5),
+    ),
+    "exception, other arguments": (
+        lambda x, error: (x, str(error), f"{error}"),
+        lambda: ValueError("a"),
+        set_later("args", ("b",)),
+    ),
+    "exception, other parts": (
+        lambda x, error: (x, str(error)),
+        lambda: OSError(2, "a", "file"),
+        set_later("filename", "other"),
+    ),
+    "key that compares by contents": (
+        lambda x, table: (x, [key.weight for key in table]),
+        lambda: {Equal(1): 2},
+        lambda table: set_later("weight", 5)(next(iter(table))),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", IN_C)
+def test_state_of_objects_in_c(name: str) -> None:
+    def run(*, compile_it: bool) -> list[str]:
+        f, make, change = IN_C[name]
+        held = make()
+
+        def program(x: torch.Tensor) -> Any:
+            return f(x, held)
+
+        called = thunder.jit(program) if compile_it else program
+        x = torch.arange(4.0).reshape(2, 2)
+        found = []
+        for call in range(4):
+            found.append(str(called(x)))
+            if call == 1:
+                change(held)
+        return found
+
+    assert run(compile_it=True) == run(compile_it=False)
+
+
+NAN, OTHER_NAN = float("nan"), float("nan")
+FIRST, SECOND = Equal(1), Equal(1)
+
+EQUAL: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
+    "range": (
+        lambda x, r: (x * r.stop, str(r), r.step),
+        [(range(0, 3, 2),), (range(0, 4, 2),), (range(0, 1, 2),), (range(0, 1, 3),), (range(0),), (range(5, 5),)],
+    ),
+    "range in a tuple": (lambda x, r: (x, str(r)), [((range(0, 3, 2), 1),), ((range(0, 4, 2), 1),)]),
+    "union": (lambda x, u: (x, str(u)), [(int | str,), (str | int,)]),
+    "generic alias": (lambda x, u: (x, str(u)), [(list[1],), (list[True],), (list[1.0],)]),
+    "timedelta64": (
+        lambda x, t: (x * int(t.astype(int)), str(t)),
+        [(np.timedelta64(1, "s"),), (np.timedelta64(1, "m"),), (np.timedelta64(60, "s"),)],
+    ),
+    "datetime64": (lambda x, t: (x, str(t)), [(np.datetime64(1, "D"),), (np.datetime64(1, "h"),)]),
+    "dates": (
+        lambda x, t: (x, str(t)),
+        [(np.array([1], "M8[D]"),), (np.array([1], "M8[s]"),), (np.array([1], "m8[s]"),), (np.array([1]),)],
+    ),
+    "subclass of a date": (
+        lambda x, t: (x, t.year),
+        [(type("Date", (datetime.date,), {})(2020 + i, 1, 1),) for i in (0, 1)],
+    ),
+    "fold": (lambda x, t: (x, t.fold), [(datetime.datetime(2020, 1, 1, fold=i),) for i in (0, 1)]),
+    "zone": (
+        lambda x, t: (x, str(t)),
+        [(datetime.datetime(2020, 1, 1, tzinfo=z),) for z in (Zone(), datetime.timezone.utc)],
+    ),
+    "NaN key": (
+        lambda x, v, d: (x, d.get(v, 0), v in d),
+        [(NAN, {NAN: 5}), (OTHER_NAN, {NAN: 5}), (OTHER_NAN, {OTHER_NAN: 5})],
+    ),
+    "NaN member": (lambda x, v, d: (x, v in d), [(NAN, {NAN}), (OTHER_NAN, {NAN}), (OTHER_NAN, {OTHER_NAN})]),
+    "equal keys": (
+        lambda x, d, k: (x * d.get(k, 0), [key is k for key in d]),
+        [({FIRST: 2}, FIRST), ({FIRST: 2}, SECOND), ({SECOND: 2}, FIRST)],
+    ),
+    "equal keys in an iteration": (
+        lambda x, d, k: (x, [key is k for key in d]),
+        [({FIRST: 2}, FIRST), ({FIRST: 2}, SECOND), ({SECOND: 2}, FIRST)],
+    ),
+    "equal keys in tuples": (
+        lambda x, d, k: (x, [key[0] is k for key in d]),
+        [({(FIRST, 1): 2}, FIRST), ({(FIRST, 1): 2}, SECOND), ({(SECOND, 1): 2}, FIRST)],
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", EQUAL)
+def test_differences_that_equality_hides(name: str, *, turned: bool) -> None:
+    f, given = EQUAL[name]
+    compiled = thunder.jit(f)
+    for arguments in given[::-1] if turned else given:
+        assert str(compiled(X, *arguments)) == str(f(X, *arguments))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, table, key: x * table[key],
+        lambda x, table, key: (x, key in table),
+        lambda x, table, key: (x, table.setdefault(key, 5)),
+        lambda x, table, key: (x, {key}),
+        lambda x, table, key: (x, table.update({key: 1})),
+    ],
+)
+@pytest.mark.parametrize("kind", [Counted, CountedByClass])
+def test_keys_that_count_how_often_they_are_hashed(f: Callable[..., Any], kind: Any) -> None:
+    def run(*, compile_it: bool) -> tuple[int, int]:
+        table, key = {kind(1): 2, kind(2): 3}, kind(2)
+        called = thunder.jit(f) if compile_it else f
+        Counted.asked.clear()
+        Counted.count = 0
+        for _ in range(3):
+            called(X, table, key)
+        return len(Counted.asked), Counted.count
+
+    assert run(compile_it=True) == run(compile_it=False)
+
+
+def test_getters_and_slices_from_outside_are_compiled() -> None:
+    getter, caller, part = operator.itemgetter(1), operator.methodcaller("sum", dim=[0]), slice(0, 1)
+    compiled = thunder.jit(lambda x: getter((x, x * 2)) + caller(x) + x[part], fullgraph=True)
+    x = torch.ones(2, 3)
+    assert compiled(x).equal(x * 2 + 2 + x[part])
+    compiled(x)
+    assert thunder.compile_stats(compiled)["cache_misses"] == 1

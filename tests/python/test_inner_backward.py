@@ -371,3 +371,31 @@ def test_data_that_is_read_behind_a_backward_inside_leaves_the_statistics_as_in_
         images = torch.randn(4, 2, 6, 6 + i % 2)
         assert compiled(images) == step(images)
         torch.testing.assert_close(dict(own_norm.named_buffers()), dict(norm.named_buffers()))
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("is_made_inside", [False, True])
+@pytest.mark.parametrize("accumulates", [False, True])
+@pytest.mark.parametrize("dtypes", [(torch.float32, torch.float64, None), (torch.float64, torch.float32)])
+def test_gradients_of_another_dtype(dtypes: Any, *, accumulates: bool, is_made_inside: bool) -> None:
+    def run(*, compile_it: bool) -> Any:
+        leaf = torch.ones(2, requires_grad=True)
+
+        def program(dtype: torch.dtype | None) -> Any:
+            p = torch.ones(2, requires_grad=True) if is_made_inside else leaf
+            if is_made_inside:
+                p.grad_dtype = dtype
+            if not accumulates:
+                return torch.autograd.grad((p * 2).sum(), p)[0]
+            (p * 2).sum().backward()
+            return p.grad
+
+        called = thunder.jit(program) if compile_it else program
+        found = []
+        for dtype in dtypes:
+            leaf.grad = None
+            leaf.grad_dtype = dtype
+            found += [called(dtype).dtype, None if leaf.grad is None else leaf.grad.dtype]
+        return found
+
+    assert run(compile_it=True) == run(compile_it=False)

@@ -3,6 +3,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/select.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/Size.h>
 
 #include <algorithm>
@@ -242,6 +243,17 @@ bool any_operand(const NativeCall& call, bool (*predicate)(PyObject*)) {
   return (call.self != nullptr && predicate(call.self)) || any_argument(call, predicate);
 }
 
+/// `torch.view_as_real(x.conj())` and `x.conj().imag.view(torch.int32)` raise, where a trace has no bits that say so.
+bool is_view_in_other_bits(PyObject* callable, const NativeCall& call) {
+  const std::string_view name = name_of(callable);
+  const bool is_view =
+      name == "view" && any_argument(call, [](PyObject* argument) { return THPDtype_Check(argument); });
+  if (!is_view && name != "view_as_real") return false;
+  return any_operand(call, [](PyObject* operand) {
+    return is_traced_tensor(operand) && is_conjugate_or_negative(unpack_tensor(operand));
+  });
+}
+
 /// `math.prod` of a list or tuple with sizes among its items, or `numel` of such a shape. Null without an exception: it
 /// is something else.
 PyObject* product_of_sizes(PyObject* list) {
@@ -290,6 +302,9 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   const bool is_told = is_torch && (has_function_mode() || any_operand(call, is_told_of_operations));
   if (is_traced_tensor(call.self) && is_of_trace(call.self) && !is_told) {
     if (const auto made = read(callable, call)) return give(*made);
+  }
+  if (is_torch && !is_told && is_view_in_other_bits(callable, call)) {
+    return refuse_fact(std::string(name_of(callable)) + " of the conjugate or negative"), -1;
   }
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
   if (!is_torch && (!looks || works_by_operators(callable, call))) return 0;

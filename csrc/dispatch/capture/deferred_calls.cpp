@@ -131,7 +131,8 @@ bool DeferredCalls::defer_constant(py::Ref callable, py::Ref arguments) {
 }
 
 int DeferredCalls::print(const interpreter::NativeCall& call) {
-  const py::Ref stream = stream_of(keyword(call, "file"));
+  PyObject* const file = keyword(call, "file");
+  py::Ref stream = stream_of(file);
   const bool is_own = stream && !is_standard(stream.get()) && tracker_.provenance().find(stream.get()) == nullptr;
   if (!stream || !(is_own || is_standard(stream.get()))) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: print to a file other than sys.stdout and sys.stderr");
@@ -147,7 +148,21 @@ int DeferredCalls::print(const interpreter::NativeCall& call) {
   if (!arguments || !keywords) return -1;
   PyObject* function = interpreter::builtin_object("print");
   if (is_own) return py::Ref::steal(PyObject_Call(function, arguments.get(), keywords.get())) ? 1 : -1;
-  return defer(py::Ref::share(function), std::move(arguments), std::move(keywords)) ? 1 : -1;
+  if (!defer(py::Ref::share(function), std::move(arguments), std::move(keywords))) return -1;
+  if (file == nullptr || file == Py_None) calls_.back().stream = std::move(stream);
+  return 1;
+}
+
+// The epilogue makes the calls behind the writes of the program, those to `sys.stdout` among them.
+bool DeferredCalls::fix_stream(Call& call) {
+  if (!call.stream || call.stream.get() == system_object("stdout").get()) return true;
+  if (tracker_.provenance().find(call.stream.get()) == nullptr) {
+    static PyObject* const name = PyUnicode_InternFromString("stdout");
+    const py::Ref module = py::Ref::steal(py::import_module("sys"));
+    interpreter::Node* node = tracker_.reads().shared_node(PyModule_GetDict(module.get()), "sys");
+    tracker_.reads().record_dict_item(*node, name, call.stream.get());
+  }
+  return PyDict_SetItemString(call.keywords.get(), "file", call.stream.get()) == 0;
 }
 
 int DeferredCalls::warn(const interpreter::NativeCall& call) {
@@ -296,12 +311,13 @@ void DeferredCalls::add_substitutes(interpreter::TrackerOptions& options) {
   add_rest(loaded_function("logging", ""), options);
 }
 
-bool DeferredCalls::add_effects(interpreter::StructureBuilder& builder) const {
+bool DeferredCalls::add_effects(interpreter::StructureBuilder& builder) {
   if (shows_tensors_ && !prints_tensors_alike()) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: torch.set_printoptions behind a print of a tensor");
     return false;
   }
-  for (const Call& call : calls_) {
+  for (Call& call : calls_) {
+    if (!fix_stream(call)) return false;
     if (!builder.add_call_effect(call.callable.get(), call.arguments.get(), call.keywords.get())) return false;
   }
   return true;

@@ -24,13 +24,14 @@ class DeferredCalls {
   /// Guards which warnings are errors: the program warns, or calls what may.
   void record_error_filters();
   void add_substitutes(interpreter::TrackerOptions& options);
-  bool add_effects(interpreter::StructureBuilder& builder) const;
+  bool add_effects(interpreter::StructureBuilder& builder);
 
  private:
   struct Call {
     py::Ref callable;
     py::Ref arguments;
     py::Ref keywords;
+    py::Ref stream{};  ///< of a `print` without `file`: `sys.stdout` at that time
   };
 
   void enter(const char* module, const char* path, Kind kind);
@@ -47,6 +48,9 @@ class DeferredCalls {
   bool defer(py::Ref callable, py::Ref arguments, py::Ref keywords);
   bool defer_constant(py::Ref callable, py::Ref arguments);
   int print(const interpreter::NativeCall& call);
+  /// Gives a `print` the stream that it wrote to, where `sys.stdout` is another one when the program ends. False with
+  /// an exception set.
+  bool fix_stream(Call& call);
   int warn(const interpreter::NativeCall& call);
   int write(const interpreter::NativeCall& call, PyObject** result);
   int ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);

@@ -83,16 +83,35 @@ std::vector<at::Tensor> InnerBackward::derive(tracer::TraceNode& node, std::vect
   return gradient.derive(node, std::move(cotangents));
 }
 
+/// Refuses leaves whose gradients have another dtype than they have themselves (`Tensor.grad_dtype`), and guards that.
+void InnerBackward::require_plain_gradient(interpreter::Tracker& tracker, const at::Tensor& leaf) {
+  static PyObject* const name = PyUnicode_InternFromString("grad_dtype");
+  static const py::Ref is_known = loaded_function("torch", "Tensor.grad_dtype");  // torch 2.9 has none
+  const py::Ref object = py::Ref::steal(is_known ? wrap_tensor(leaf) : nullptr);
+  if (!object) return;
+  if (!tracker.tensors().load_tensor_state(object.get(), name)) throw PendingError();
+  const py::Ref dtype = py::Ref::steal(PyObject_GetAttrString(object.get(), "dtype"));
+  const py::Ref of_gradient = py::Ref::steal(hooks_.attribute(object.get(), name));
+  if (!dtype || !of_gradient) throw PendingError();
+  if (dtype.get() == of_gradient.get()) return;
+  refuse(ErrorKind::kNotImplemented,
+         "thunder.jit: not supported inside a jitted function: a gradient of another dtype than its tensor "
+         "(grad_dtype); take it outside");
+}
+
 void InnerBackward::accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf) {
   static PyObject* const grad = PyUnicode_InternFromString("grad");
   if (!leaf.requires_grad()) refuse_new_leaf();
+  require_plain_gradient(tracker, leaf);
   const py::Ref object = py::Ref::steal(wrap_tensor(leaf));
   if (!object || !tracker.tensors().load_tensor_state(object.get(), grad)) throw PendingError();
 }
 
 /// `torch.autograd.grad` runs the hooks of what it differentiates by, and retains its gradient.
 void InnerBackward::require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input) {
-  if (input.is_leaf() || !recorder_.tensors.real_behind(input).defined()) return;
+  if (is_functorch_wrapper(input)) return;
+  if (input.is_leaf()) return require_plain_gradient(tracker, input);
+  if (!recorder_.tensors.real_behind(input).defined()) return;
   if (input.retains_grad()) {
     refuse(ErrorKind::kNotImplemented,
            "thunder.jit: not supported inside a jitted function: retain_grad() of an input that is no leaf, and "

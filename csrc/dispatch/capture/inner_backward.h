@@ -38,6 +38,7 @@ class InnerBackward {
 
   void require_leaves(std::span<const py::Ref> outputs) const;
   PyObject* run(interpreter::Tracker& tracker, const Call& call);
+  void require_plain_gradient(interpreter::Tracker& tracker, const at::Tensor& leaf);
   void accumulate(interpreter::Tracker& tracker, const at::Tensor& leaf);
   void require_separate_histories(const Call& call);
   void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);

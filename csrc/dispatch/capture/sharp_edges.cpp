@@ -55,6 +55,8 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"numpy.random", "Generator", "", kValueKept},
     {"numpy", nullptr, "fromfile", kValueKept},
     {"numpy", "ndarray", "tofile dump", kNotRepeated},
+    {"_thread", "lock", "locked", kValueKept},
+    {"_thread", "RLock", "_is_owned", kValueKept},
     {"functools", "_lru_cache_wrapper", "cache_info cache_clear", kStateKept},
 };
 
@@ -105,13 +107,6 @@ bool is_of_cpp(PyObject* object) {
   return std::string_view(Py_TYPE(Py_TYPE(object))->tp_name).ends_with("pybind11_type");
 }
 
-/// The class in C that the class of an object is or builds on.
-PyTypeObject* native_type(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  while (interpreter::is_python_class(type)) type = type->tp_base;
-  return type;
-}
-
 /// Containers, whose methods the tracker knows.
 bool is_container(PyObject* object) {
   const std::string_view name = Py_TYPE(object)->tp_name;
@@ -135,8 +130,15 @@ bool has_unknown_part(PyObject* object, PyTypeObject* native) {
 bool keeps_hidden_state(PyObject* object) {
   constexpr const char* kHarmless[] = {"_thread.",
                                        "datetime.",
-                                       "decimal.",
+                                       "decimal.Decimal",
+                                       "zoneinfo.",
                                        "functools.",
+                                       "operator.",
+                                       "typing.",
+                                       "method-wrapper",
+                                       "PyCapsule",
+                                       "pybind11_",
+                                       "numpy._ArrayFunctionDispatcher",
                                        "types.",
                                        "re.",
                                        "_struct.",
@@ -158,7 +160,7 @@ bool keeps_hidden_state(PyObject* object) {
                                        "torch._C.DispatchKey",
                                        "torch._C.Tag"};
   if (PyType_Check(object)) return false;
-  PyTypeObject* native = native_type(object);
+  PyTypeObject* native = interpreter::native_base(Py_TYPE(object));
   const std::string_view name = native->tp_name;
   if (name.starts_with("torch._C._distributed") || name.starts_with("torch.distributed")) return true;
   if (is_container(object)) return false;
@@ -186,7 +188,7 @@ bool is_unknown_callable(PyObject* callable) {
                                          "numpy.",     "torch.",       "thunder.",   "weakref", "method",
                                          "wrapper_",   "classmethod_", "builtin_"};
   if (PyCFunction_Check(callable) || PyType_Check(callable) || PyFunction_Check(callable)) return false;
-  PyTypeObject* native = native_type(callable);
+  PyTypeObject* native = interpreter::native_base(Py_TYPE(callable));
   if (native->tp_call == nullptr || is_of_cpp(callable)) return false;
   const std::string_view name = native->tp_name;
   const auto is_of_plain = [&](std::string_view module) {
@@ -322,6 +324,15 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
   if (!is_from_outside || !keeps_hidden_state(self)) return true;
   if (is_function_of_torch(callable) && self == call.self) return true;
   return report({std::string("a method of an object of type '") + Py_TYPE(self)->tp_name + "'", kStateKept});
+}
+
+bool SharpEdgeWatch::allows_look(PyObject* object, bool is_given, const interpreter::Tracker& tracker) {
+  // PyTorch's operators take objects of C++, and do at each call what they do with them; enumerations are such, too.
+  if (is_given && is_of_cpp(object)) return true;
+  const bool is_kept = mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call();
+  if ((mode_ == SharpEdges::kAllow && !in_trial_) || is_kept || !keeps_hidden_state(object)) return true;
+  return report(
+      {std::string("a look into an object of type '") + Py_TYPE(object)->tp_name + "' from outside", kValueKept});
 }
 
 void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {

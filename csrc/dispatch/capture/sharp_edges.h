@@ -20,6 +20,9 @@ class SharpEdgeWatch {
   /// Before a call of C code; false with a Python exception set.
   bool allows(PyObject* callable, const interpreter::NativeCall& call, const interpreter::Tracker& tracker);
 
+  /// `TrackerOptions::admit_look`.
+  bool allows_look(PyObject* object, bool is_given, const interpreter::Tracker& tracker);
+
   /// Until `end_trial` nothing that is watched happens, whatever the mode.
   void begin_trial() {
     in_trial_ = true;

@@ -63,6 +63,14 @@ py::Ref converted(py::Borrowed function, py::Borrowed object) {
 
 bool is_same_key(py::Borrowed left, py::Borrowed right) {
   if (left == right) return true;
+  if (PyTuple_CheckExact(left) && PyTuple_CheckExact(right)) {
+    const Py_ssize_t size = PyTuple_GET_SIZE(left);
+    if (size != PyTuple_GET_SIZE(right)) return false;
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      if (!is_same_key(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+    }
+    return true;
+  }
   const bool is_user_object = is_python_class(Py_TYPE(left));
   return !is_user_object && equal_constants(left, right);
 }

@@ -2,6 +2,7 @@
 
 #include "interpreter/loop/interpreted_getter.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -222,6 +223,17 @@ py::Ref interpreted_iterator(py::Borrowed iterator) {
 }
 
 void prepare_interpreted_getters() { static_cast<void>(all()); }
+
+py::Ref parameters_of_getter(py::Borrowed callable) {
+  const auto is_type_of = [&](const py::Ref& type) {
+    return reinterpret_cast<PyObject*>(Py_TYPE(callable)) == type.get();
+  };
+  if (std::ranges::none_of(all().types, is_type_of)) return nullptr;
+  const NativeScope native;
+  py::Ref parameters = parameters_of(callable);
+  if (!parameters) PyErr_Clear();
+  return parameters;
+}
 
 py::Ref interpreted_getter(py::Borrowed callable) {
   const Getters& getters = all();

@@ -281,6 +281,10 @@ PyObject* observed_get_attribute(Observer& observer, PyObject* owner, PyObject* 
   } else if (PyObject_TypeCheck(owner, &PySuper_Type)) {
     found = find_behind_super(observer, owner, name);
   } else {
+    // A class in C has a lookup of its own: `decimal.Context`.
+    static PyObject* const getattribute_name = interned("__getattribute__");
+    const bool is_seen = has_python_method(type, getattribute_name);
+    if (!is_seen && !observer.examine(owner, Aspect::kContents)) return nullptr;
     found.first = PyObject_GetAttr(owner, name);
   }
   if (found.first == nullptr) {

@@ -215,7 +215,7 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
     const int found = method != nullptr ? PyDict_Contains(owner, index.get()) : 1;
     if (found < 0 || (found == 0 && !observer.examine_presence(owner, index.get()))) return nullptr;
     if (found == 0) {
-      look_up(observer, owner, "__missing__");
+      if (!look_up(observer, owner, "__missing__")) return nullptr;
       // One in C (defaultdict) stores what it makes.
       if (!PyFunction_Check(method) && !observer.before_write(owner, WriteKind::kItem, index.get())) return nullptr;
       return observed_receive(observer, PyObject_GetItem(owner, index.get()));

@@ -110,7 +110,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self) ||
                         special_method_name(call.callable) == "__next__";
   if (advances && !writes_.write_contents(self)) return false;
-  if (native.arguments == call.arguments) reads_.read_deeply(self, told);
+  if (native.arguments == call.arguments) reads_.read_receiver(self, told);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
   return has_real_tensors;
 }

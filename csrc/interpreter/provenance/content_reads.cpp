@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "interpreter/loop/observe.h"
@@ -94,10 +95,9 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
     return;
   }
   // Keys are guarded by which objects they are, also those that compare by what they hold.
-  if (!(is_plain_instance(key) || PyWeakref_CheckRef(key)) || state_.hooks.is_traced(key) ||
-      is_real_tensor(key, state_.hooks))
-    return;
-  if (state_.provenance.find(key) != nullptr) return;
+  const bool is_same_object = is_plain_instance(key) || PyWeakref_CheckRef(key);
+  if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
+  if (Node* known = state_.provenance.find(key)) return record_state_as(*known, StateKind::kIdentity);
   admit_constant(key, describe(key) + " in " + container.name);
 }
 
@@ -140,8 +140,26 @@ bool Reads::read_original_contents(Node& node, Audience audience) {
   return PyErr_Occurred() == nullptr;
 }
 
-void Reads::record_opaque(Node& node) {
-  static PyObject* const arguments_name = PyUnicode_InternFromString("args");
+void Reads::record_exception(Node& node) {
+  if (std::exchange(node.deeply_read, true)) return;
+  PyObject* exception = node.object.get();
+  PyObject* classes = Py_TYPE(exception)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes, i));
+    PyObject *name, *descriptor;
+    Py_ssize_t position = 0;
+    while (!is_python_class(type) && PyDict_Next(dict_of_type(type), &position, &name, &descriptor) != 0) {
+      const bool is_part = Py_TYPE(descriptor) == &PyMemberDescr_Type || Py_TYPE(descriptor) == &PyGetSetDescr_Type;
+      if (!is_part || PyUnicode_READ_CHAR(name, 0) == '_') continue;  // `args`, not `__traceback__`
+      const py::Ref value = py::Ref::steal(PyObject_GenericGetAttr(exception, name));
+      PyErr_Clear();
+      record_descriptor(exception, name, value.get());
+      if (value) read_deeply(value.get());
+    }
+  }
+}
+
+void Reads::record_opaque(Node& node, bool is_given) {
   PyObject* object = node.object.get();
   if (node.trace_tensor || is_real_tensor(object, state_.hooks)) return;
   const StateKind kind = state_kind(object);
@@ -149,8 +167,10 @@ void Reads::record_opaque(Node& node) {
   if (kind == StateKind::kBuffer && PyErr_Occurred() != nullptr) return;
   const bool is_exception = PyExceptionInstance_Check(object) != 0;
   if (is_exception) {
-    const py::Ref arguments = py::Ref::steal(PyObject_GenericGetAttr(object, arguments_name));
-    if (arguments) record_descriptor(object, arguments_name, arguments.get());
+    record_exception(node);
+  } else if (object != receiver_ && state_.options.admit_look) {
+    const bool is_unknown = classify(object, state_.hooks) == ConstantKind::kUnknown;
+    if (is_unknown && !state_.options.admit_look(object, is_given)) return;
   }
   // C code also sees the `__dict__` of an object of a class in C.
   const bool has_parts = PyModule_Check(object) || PyType_Check(object) || PyFunction_Check(object);
@@ -187,7 +207,7 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (!is_container(owner)) {
-    if (aspect != Aspect::kType) record_opaque(*node);
+    if (aspect != Aspect::kType) record_opaque(*node, /*is_given=*/false);
     return PyErr_Occurred() == nullptr;
   }
   if (aspect != Aspect::kType && state_.journal.find(owner) != nullptr) {
@@ -295,6 +315,12 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
   return note(record(*node, Accessor::kItem, nullptr, index, value, audience));
 }
 
+void Reads::read_receiver(py::Borrowed self, Told told) {
+  receiver_ = self;
+  read_deeply(self, told);
+  receiver_ = nullptr;
+}
+
 bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
   value = behind_view(value);
   if (is_scalar(value)) return false;
@@ -306,7 +332,8 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
     if (told == Told::kAttributes && !refuse_aliases(value, kOperators)) return false;
     Node* node = state_.provenance.find(value);
     if (node == nullptr) return false;
-    record_opaque(*node);
+    record_opaque(*node, /*is_given=*/true);
+    if (PyErr_Occurred() != nullptr) return false;
     if (told == Told::kContents || !is_plain_instance(value)) return false;
     if (is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
     if (told == Told::kAttributes) record_attributes(*node, told, depth);
@@ -328,7 +355,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
 
 namespace {
 
-  if (is_container(value) && !PyTuple_Check(value)) look_up(value, "__iter__ __len__ __getitem__ keys");
+if (is_container(value) && !PyTuple_Check(value)) record_look_up(value, "__iter__ __len__ __getitem__ keys");
 /// Calls `visit(leaf)` for what is in a container, or for the object itself.
 template <typename Visit>
 void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
@@ -338,6 +365,13 @@ void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
   const auto enter = [&](PyObject* part) { for_each_leaf(part, visit, depth + 1); };
   for_each_item(value, enter);
   for_each_key(value, enter);
+}
+
+bool has_nan_key(py::Borrowed container) {
+  bool found = false;
+  for_each_key(behind_view(container),
+               [&](PyObject* key) { for_each_leaf(key, [&](py::Borrowed leaf) { found |= is_nan(leaf); }); });
+  return found;
 }
 
 }  // namespace
@@ -369,6 +403,12 @@ void Reads::record_shared(py::Borrowed left, py::Borrowed right) {
     if (node != nullptr && !node->trace_tensor) ours.push_back(node);
   });
   if (ours.empty() && without_value.empty()) return;
+  // No read shows the keys, so that none tells which object a NaN among them is.
+  if (!without_value.empty() && has_nan_key(right)) {
+    for (PyObject* each : without_value) {
+      if (Node* node = given().node_of(each)) record_state_as(*node, StateKind::kIdentity);
+    }
+  }
   for_each_leaf(right, [&](py::Borrowed leaf) {
     if (is_nan(leaf)) {
       for (PyObject* other : without_value) examine_identity(other, leaf);

@@ -108,6 +108,7 @@ bool Journal::before_cell(py::Borrowed cell) {
 }
 
 bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
+  ++write_count_;
   if (find_slot(owner, name) != nullptr) return true;
   py::Ref before = get_slot(owner, name);
   if (!before && PyErr_Occurred() != nullptr) return false;

@@ -26,10 +26,11 @@ bool is_exact_scalar(py::Borrowed object) {
          type == &PyBytes_Type || type == &PyComplex_Type || object == Py_None;
 }
 
-// Types in C whose `repr` says everything about an instance.
+/// Types in C whose instances do not change, and whose `repr` says everything about one.
 bool is_told_by_repr(PyTypeObject* type) {
-  const std::string_view name = type->tp_name;
-  return !is_python_class(type) && (name.starts_with("datetime.") || name.starts_with("decimal."));
+  const PyTypeObject* native = native_base(type);
+  const std::string_view name = native->tp_name;
+  return native == &PyRange_Type || name.starts_with("datetime.") || name == "decimal.Decimal";
 }
 
 bool has_parts_of_its_own(py::Borrowed object) {
@@ -69,9 +70,43 @@ bool same_slice(py::Borrowed left, py::Borrowed right) {
   return same(first->start, second->start) && same(first->stop, second->stop) && same(first->step, second->step);
 }
 
-bool same_repr(py::Borrowed left, py::Borrowed right) {
-  const py::Ref first = py::Ref::steal(PyObject_Repr(left));
-  const py::Ref second = py::Ref::steal(PyObject_Repr(right));
+/// What an object in C tells under a name, None for one that tells nothing there.
+py::Ref told_by(py::Borrowed object, PyObject* name) {
+  PyObject* classes = Py_TYPE(object)->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes, i));
+    PyObject* found = PyDict_GetItemWithError(dict_of_type(type), name);
+    if (found == nullptr || Py_TYPE(found) != &PyGetSetDescr_Type) continue;
+    return py::Ref::steal(PyGetSetDescr_Type.tp_descr_get(found, object, nullptr));
+  }
+  return py::Ref::share(Py_None);
+}
+
+/// The zone of a date or time, if it is an object of a class in Python, which has a `repr` of its own; null without an
+/// exception for all else.
+py::Ref python_zone_of(py::Borrowed object) {
+  static PyObject* const name = PyUnicode_InternFromString("tzinfo");
+  py::Ref zone = told_by(object, name);
+  if (!zone) PyErr_Clear();
+  return zone && is_python_class(Py_TYPE(zone.get())) ? std::move(zone) : py::Ref();
+}
+
+/// The text by which the type in C shows a date, a time or a number, but for a zone in Python; null with an exception.
+py::Ref text_of_value(py::Borrowed object, const py::Ref& zone) {
+  if (!zone) return py::Ref::steal(native_base(Py_TYPE(object))->tp_repr(object));
+  const py::Ref replace = py::Ref::steal(PyObject_GetAttrString(object, "replace"));
+  const py::Ref none = py::Ref::steal(PyTuple_New(0)),
+                keywords = py::Ref::steal(Py_BuildValue("{sO}", "tzinfo", Py_None));
+  const bool is_ready = replace && none && keywords;
+  const py::Ref plain = py::Ref::steal(is_ready ? PyObject_Call(replace.get(), none.get(), keywords.get()) : nullptr);
+  return py::Ref::steal(plain ? PyObject_Repr(plain.get()) : nullptr);
+}
+
+bool same_text(py::Borrowed left, py::Borrowed right) {
+  const py::Ref zone = python_zone_of(left);
+  if (python_zone_of(right).get() != zone.get()) return false;
+  if (zone && is_python_class(Py_TYPE(left))) return false;  // its `replace` may be in Python
+  const py::Ref first = text_of_value(left, zone), second = text_of_value(right, zone);
   if (first && second) return PyUnicode_Compare(first.get(), second.get()) == 0;
   PyErr_Clear();
   return false;
@@ -88,21 +123,23 @@ bool same_value(py::Borrowed left, py::Borrowed right) {
   if (PyComplex_Check(left)) {
     return same_bits(reinterpret_cast<PyComplexObject*>(left)->cval, reinterpret_cast<PyComplexObject*>(right)->cval);
   }
-  return PySlice_Check(left) ? same_slice(left, right) : same_repr(left, right);
+  return PySlice_Check(left) ? same_slice(left, right) : same_text(left, right);
 }
 
-/// The strides that an object tells, None for one that tells none. Its buffer may have others: NumPy's has those of a
-/// contiguous array wherever elements lie in order, whatever the strides of dimensions of size one.
-py::Ref strides_of(py::Borrowed object) {
-  static PyObject* const name = PyUnicode_InternFromString("strides");
-  PyObject* classes = Py_TYPE(object)->tp_mro;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
-    auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(classes, i));
-    PyObject* found = PyDict_GetItemWithError(dict_of_type(type), name);
-    if (found == nullptr || Py_TYPE(found) != &PyGetSetDescr_Type) continue;
-    return py::Ref::steal(PyGetSetDescr_Type.tp_descr_get(found, object, nullptr));
-  }
-  return py::Ref::share(Py_None);
+/// An array of NumPy whose elements are the bytes of those of `object`, in the same memory; null, without an exception,
+/// for all else, and where bytes do not tell elements: objects, texts of any length.
+py::Ref bytes_of_array(py::Borrowed object) {
+  PyTypeObject* type = Py_TYPE(object);
+  while (type != nullptr && std::string_view(type->tp_name) != "numpy.ndarray") type = type->tp_base;
+  if (type == nullptr) return nullptr;
+  auto* const of_array = reinterpret_cast<PyObject*>(type);
+  const py::Ref size = py::Ref::steal(PyObject_GetAttrString(object, "itemsize"));
+  const py::Ref dtype = py::Ref::steal(size ? PyUnicode_FromFormat("V%S", size.get()) : nullptr);
+  py::Ref bytes = py::Ref::steal(
+      dtype ? PyObject_CallMethod(of_array, "view", "OOO", static_cast<PyObject*>(object), dtype.get(), of_array)
+            : nullptr);
+  if (!bytes) PyErr_Clear();
+  return bytes;
 }
 
 /// The memory behind an object, for as long as this lives.
@@ -110,7 +147,12 @@ class Memory {
  public:
   explicit Memory(py::Borrowed object, int flags = PyBUF_FULL_RO)
       : is_open_(PyObject_GetBuffer(object, &view_, flags) == 0) {
-    if (!is_open_) PyErr_Clear();
+    if (is_open_) return;
+    PyErr_Clear();
+    // Arrays of dates, and of structures with dates, have no buffer.
+    const py::Ref bytes = bytes_of_array(object);
+    is_open_ = bytes && PyObject_GetBuffer(bytes.get(), &view_, flags) == 0;
+    PyErr_Clear();
   }
   ~Memory() {
     if (is_open_) PyBuffer_Release(&view_);
@@ -131,13 +173,19 @@ class Memory {
     return bytes;
   }
   [[nodiscard]] py::Ref layout_of(py::Borrowed object) const {
-    const py::Ref strides = strides_of(object);
+    // The strides of the buffer may be others: NumPy's has those of a contiguous array wherever elements lie in order,
+    // whatever the strides of dimensions of size one. Its format does not tell the unit of dates.
+    static PyObject* const strides_name = PyUnicode_InternFromString("strides");
+    static PyObject* const dtype_name = PyUnicode_InternFromString("dtype");
+    const py::Ref strides = told_by(object, strides_name), dtype = told_by(object, dtype_name);
     py::Ref shape = py::Ref::steal(PyTuple_New(view_.shape == nullptr ? 0 : view_.ndim));
     for (int i = 0; shape && view_.shape != nullptr && i < view_.ndim; ++i) {
       PyTuple_SET_ITEM(shape.get(), i, PyLong_FromSsize_t(view_.shape[i]));
     }
+    const bool is_ready = shape && strides && dtype;
     return py::Ref::steal(
-        shape && strides ? Py_BuildValue("(zOOi)", view_.format, shape.get(), strides.get(), view_.readonly) : nullptr);
+        is_ready ? Py_BuildValue("(zOOOi)", view_.format, shape.get(), strides.get(), dtype.get(), view_.readonly)
+                 : nullptr);
   }
 
  private:
@@ -194,6 +242,11 @@ bool is_object(py::Borrowed object, py::Borrowed state) {
 }
 
 }  // namespace
+
+PyTypeObject* native_base(PyTypeObject* type) {
+  while (is_python_class(type)) type = type->tp_base;
+  return type;
+}
 
 bool is_flat_iterator(py::Borrowed object) { return std::string_view(Py_TYPE(object)->tp_name) == "numpy.flatiter"; }
 

@@ -17,6 +17,9 @@ enum class StateKind : std::uint8_t {
   kSubclasses,  ///< which classes derive from a class
 };
 
+/// The class in C that a class is or builds on.
+[[nodiscard]] PyTypeObject* native_base(PyTypeObject* type);
+
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
 /// Whether such a state may change while the object stays.
 [[nodiscard]] constexpr bool may_change(StateKind kind) {

@@ -29,6 +29,14 @@ bool is_type_expression(const PyTypeObject* type) {
   return type == &Py_GenericAliasType || std::strcmp(type->tp_name, "types.UnionType") == 0;
 }
 
+/// Whether the parts of two type expressions are the same, in their order: `int | str == str | int`.
+bool same_arguments(py::Borrowed left, py::Borrowed right) {
+  const py::Ref first = py::Ref::steal(PyObject_GetAttrString(left, "__args__"));
+  const py::Ref second = py::Ref::steal(PyObject_GetAttrString(right, "__args__"));
+  PyErr_Clear();
+  return first && second && equal_constants(first.get(), second.get());
+}
+
 bool is_free_function(py::Borrowed value) {
   if (!PyCFunction_Check(value)) return false;
   PyObject* self = PyCFunction_GET_SELF(value);
@@ -87,7 +95,8 @@ bool equal_constants(py::Borrowed left, py::Borrowed right) {
   if (type == &PyFrozenSet_Type) return equal_constants(members_of(left).get(), members_of(right).get());
   const int equal = PyObject_RichCompareBool(left, right, Py_EQ);
   if (equal < 0) PyErr_Clear();
-  // `Decimal("1.0")` and `Decimal("1.00")` are equal.
+  if (equal > 0 && is_type_expression(type)) return same_arguments(left, right);
+  // `Decimal("1.0")` and `Decimal("1.00")` are equal, and so are `range(0, 3, 2)` and `range(0, 4, 2)`.
   return equal > 0 && (!is_plain_value(left) || has_state(right, StateKind::kValue, left));
 }
 

@@ -258,7 +258,7 @@ void Reads::record_key(py::Borrowed key) {
   if (is_scalar(key) || state_.hooks.is_traced(key)) return;
   Node* tensor = is_real_tensor(key, state_.hooks) ? state_.provenance.find(key) : nullptr;
   if (tensor != nullptr) return record_state_as(*tensor, StateKind::kIdentity);
-  look_up(key, "__hash__ __eq__");
+  record_look_up(key, "__hash__ __eq__");
   record_identities(key);
   // Other objects are hashed by C code, which looks at what they hold.
   const bool is_called = PyFunction_Check(key) || PyCFunction_Check(key) || PyMethod_Check(key);
@@ -365,7 +365,20 @@ void Reads::enter_hidden_parts(Node& node) {
     return;
   }
   if (state_.options.note_type && !is_python_class(Py_TYPE(object))) state_.options.note_type(Py_TYPE(object));
+  // Objects that one in C keeps, and that are guarded with it: code in C reads them when it is used.
+  const auto enter_kept = [&](PyObject* part) {
+    const bool is_new = !is_scalar(part) && state_.provenance.find(part) == nullptr;
+    if (is_new && !is_real_tensor(part, state_.hooks)) admit_constant(part, expression(node));
+  };
+  if (PySlice_Check(object)) for_each_item(object, enter_kept);
+  if (std::string_view(Py_TYPE(object)->tp_name).starts_with("datetime.")) enter({"tzinfo"});
   if (!node.is_constant() && is_plain_value(object)) return record_state_as(node, StateKind::kValue);
+  if (const py::Ref parameters = parameters_of_getter(object)) {
+    record_state_as(node, StateKind::kIdentity);
+    for_each_item(PyTuple_GET_ITEM(parameters.get(), 0), enter_kept);
+    for_each_item(PyTuple_GET_ITEM(parameters.get(), 1), enter_kept);
+    return;
+  }
   if (Py_TYPE(object) == &PyProperty_Type) return enter({"fget", "fset"});
   if (Py_TYPE(object) == &PyStaticMethod_Type || Py_TYPE(object) == &PyClassMethod_Type) return enter({"__func__"});
   if (is_partial(object)) {

@@ -109,6 +109,8 @@ class Reads {
   enum class Told : std::uint8_t { kContents, kIdentities, kAttributes };
   /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, Told told = Told::kIdentities, int depth = 0);
+  /// As `read_deeply`, of the object whose method in C is called: whether that may be is asked of the call.
+  void read_receiver(py::Borrowed self, Told told);
   /// Guards which objects these are, inside of containers, too: they are hashed or compared, all but those that do it
   /// by what they hold.
   void record_identities(py::Borrowed value);
@@ -143,14 +145,17 @@ class Reads {
   void record_own_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
-  /// Enters objects of classes in Python that compare by identity, and weak references, that are a key or a member of a
-  /// set, alone or in a tuple.
+  /// Enters objects of classes in Python, and weak references, that are a key or a member of a set, alone or in a
+  /// tuple: guards want the same objects there.
   void enter_key(const Node& container, py::Borrowed key);
   /// Guards the keys of a dict, a tuple, and enters them.
   void record_keys(Node& dict, py::Ref keys);
   void read_contents(Node& container, py::Borrowed contents, Audience audience);
-  /// Guards everything that code in C can see in an object that is no container.
-  void record_opaque(Node& node);
+  /// Guards what an exception holds, such as `args`, but for its traceback and its causes.
+  void record_exception(Node& node);
+  /// Guards everything that the program, or code in C that the object `is_given` to, can see in one that is no
+  /// container. Sets an exception where that cannot be told.
+  void record_opaque(Node& node, bool is_given);
   /// Guards the attributes of an instance of a class in Python, and of the objects in them.
   void record_attributes(Node& node, Told told, int depth);
   /// Reads the `__dict__` of an object, once.
@@ -160,6 +165,7 @@ class Reads {
   PartReads& parts_;
   std::set<std::pair<const PyTypeObject*, const PyCodeObject*>> entered_;  ///< methods that ran
   std::set<std::pair<const PyTypeObject*, const char*>> looked_up_;        ///< names of special methods
+  PyObject* receiver_ = nullptr;                                           ///< see `read_receiver`
   std::unordered_set<const PyObject*> made_functions_;                     ///< addresses, never looked into
   std::unordered_map<const PyObject*, py::Ref> made_;                      ///< see `note_made`
   GivenConstants given_{state_.provenance, [this](Node& tuple, Py_ssize_t index, PyObject* item) {

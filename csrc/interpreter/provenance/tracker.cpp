@@ -235,7 +235,20 @@ PyObject* Tracker::spread(PyObject* container) {
 bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   parts_.note_write(kind);
   reads_.enter_unread(owner);
-  return writes_.before(owner, kind, key);
+  const std::uint64_t writes = state_.journal.write_count();
+  return writes_.before(owner, kind, key) && may_have_written(writes);
+}
+
+// A dict calls them as often as it is asked, which guards and the epilogue do besides the program.
+bool Tracker::may_have_written(std::uint64_t writes) const {
+  PyFrameObject* frame = state_.journal.write_count() == writes ? nullptr : PyEval_GetFrame();
+  if (frame == nullptr) return true;
+  const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  PyObject* method = reinterpret_cast<PyCodeObject*>(code.get())->co_name;
+  if (!is_spelled(method, "__hash__") && !is_spelled(method, "__eq__")) return true;
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: %U writes to something from outside of the function; guards call it, too", method);
+  return false;
 }
 
 PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std::size_t count, PyObject*,

@@ -68,7 +68,9 @@ class Tracker final : public Observer {
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override {
-    return calls_.before({callable, arguments, count, names}, result);
+    const std::uint64_t writes = state_.journal.write_count();
+    const int status = calls_.before({callable, arguments, count, names}, result);
+    return status == 0 && !may_have_written(writes) ? -1 : status;
   }
   PyObject* after_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                               PyObject* value) override;
@@ -91,6 +93,9 @@ class Tracker final : public Observer {
   void raise_interruption() const;
 
  private:
+  /// After a write, if there were more than `writes` of them by then: refuses those of methods that guards call, too.
+  [[nodiscard]] bool may_have_written(std::uint64_t writes) const;
+
   TrackerState state_;
   PartReads parts_{state_};
   Reads reads_{state_, parts_};

@@ -31,6 +31,9 @@ struct TrackerOptions {
   std::unordered_set<const void*> hand_on;
   /// Told of classes in C whose values the program reads or makes: what their operations do may follow settings.
   std::function<void(const PyTypeObject*)> note_type;
+  /// Asked before the program looks into an object from outside whose class is in C, or gives it to code in C
+  /// (`is_given`): it may hold what no guard can tell. False with a Python exception set.
+  std::function<bool(PyObject* object, bool is_given)> admit_look;
   /// Whether these are the globals of a module whose state programs do not change.
   std::function<bool(PyObject* globals)> is_library;
   /// The callable (borrowed) that is interpreted in the place of another one; null: none.
