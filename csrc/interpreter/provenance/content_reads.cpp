@@ -340,6 +340,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
     return false;
   }
   if (depth > kDeepest) return refuse_depth(value);
+  if (is_container(value) && !PyTuple_Check(value)) record_look_up(value, "__iter__ __len__ __getitem__ keys");
   if (Node* node = state_.provenance.find(value); node != nullptr && !node->deeply_read) {
     node->deeply_read = true;
     read_original_contents(*node);
@@ -355,7 +356,6 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
 
 namespace {
 
-if (is_container(value) && !PyTuple_Check(value)) record_look_up(value, "__iter__ __len__ __getitem__ keys");
 /// Calls `visit(leaf)` for what is in a container, or for the object itself.
 template <typename Visit>
 void for_each_leaf(py::Borrowed value, const Visit& visit, int depth = 0) {
