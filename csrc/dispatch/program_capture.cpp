@@ -207,6 +207,16 @@ py::Ref ProgramCapture::interpret() {
   return is_whole ? std::move(result) : py::Ref();
 }
 
+void ProgramCapture::note_written_tensors() {
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    const at::Tensor& traced = unpack_tensor(input.traced.get());
+    const py::Ref grad = py::Ref::steal(input.knows_grad ? wrap_tensor(traced.mutable_grad()) : nullptr);
+    const bool has_new_grad = input.knows_grad && grad.get() != input.grad.get();
+    if (!has_new_grad && traced.requires_grad() == unpack_tensor(input.real.get()).requires_grad()) continue;
+    if (interpreter::Node* node = tracker_.provenance().find(input.real.get())) node->is_written = true;
+  }
+}
+
 void ProgramCapture::require_no_seen_death() {
   const interpreter::Death death = tracker_.find_seen_death();
   if (!death.object) return;
@@ -226,6 +236,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   // Hooks first: `requires_grad_(False)` is among the effects of backwards, and a hook needs a tensor that requires
   // grad.
   if (!gradient_hooks_.add_effects(builder) || !backward_.add_effects(builder)) return std::nullopt;
+  note_written_tensors();
   if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   backward_.require_readable(builder.outputs(), python_backwards_);

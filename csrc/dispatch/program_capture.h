@@ -86,6 +86,8 @@ class ProgramCapture final : tracer::RecordingHost {
   py::Ref interpret();
   /// Refuses programs whose trace keeps something alive that eager lets die where somebody can see it.
   void require_no_seen_death();
+  /// Notes the inputs whose gradient or `requires_grad` the program sets.
+  void note_written_tensors();
   std::optional<ir::Trace> finish(py::Borrowed result);
 
   PyObject* module_;  ///< see Traced

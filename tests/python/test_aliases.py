@@ -63,7 +63,7 @@ def partial() -> Any:
 
 
 Objects = tuple[Any, ...]
-# What the program does with the objects and tells, one pair of objects that are one or share one, another that do not.
+# Each case: a use of two objects, a pair of objects that are one or share one, and another pair of objects that do not.
 CASES: dict[str, tuple[Callable[..., Any], Callable[[], Objects], Callable[[], Objects]]] = {}
 
 
@@ -139,6 +139,46 @@ def test_one_object_by_two_ways_is_told_from_two_objects(name: str, order: str) 
                 run.append([told(part) for part in called(X, *objects)[1]])
         runs.append(run)
     assert runs[0] == runs[1]
+
+
+def leaf() -> torch.Tensor:
+    return torch.arange(1.0, 4.0).requires_grad_()
+
+
+def set_grad(a: torch.Tensor, b: torch.Tensor) -> Any:
+    a.grad = torch.ones(3)
+    return b.grad is None
+
+
+def backward(a: torch.Tensor, b: torch.Tensor) -> Any:
+    (a * 2 + b * 3).sum().backward()
+    assert a.grad is not None
+    assert b.grad is not None
+    return a.grad.tolist(), b.grad.tolist()
+
+
+TENSOR_USES: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "grad": set_grad,
+    "requires_grad": lambda a, b: (a.detach_(), b.requires_grad)[1],
+    "backward": backward,
+    "gradient of one": lambda a, b: torch.autograd.grad((a * 2 + b * 3).sum(), a)[0].tolist(),
+    "gradients": lambda a, b: [g.tolist() for g in torch.autograd.grad((a * 2 + b * 3).sum(), [a, b])],
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("order", ["ds", "sd"])
+@pytest.mark.parametrize("name", TENSOR_USES)
+def test_one_tensor_by_two_ways_is_told_from_two_tensors(name: str, order: str) -> None:
+    def run(called: Callable[..., Any]) -> list[Any]:
+        found = []
+        for each in order:
+            first = leaf()
+            second = first if each == "s" else leaf()
+            found += [called(first, second) for _ in range(1 if name == "requires_grad" else 2)]
+        return found
+
+    assert run(TENSOR_USES[name]) == run(thunder.jit(TENSOR_USES[name]))
 
 
 def test_a_miss_names_both_ways() -> None:

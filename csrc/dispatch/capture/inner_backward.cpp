@@ -175,6 +175,11 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
       require_no_hooks_behind(tracker, input);
     }
     walk.targets.push_back(gradient_edge(input));
+    // Where another input is the same tensor, its uses count, too.
+    const at::Tensor real = tracer::is_trace_tensor(input) ? recorder_.tensors.real_behind(input) : at::Tensor();
+    const py::Ref object = py::Ref::steal(real.defined() ? wrap_tensor(real) : nullptr);
+    interpreter::Node* node = object ? tracker.provenance().find(object.get()) : nullptr;
+    if (node != nullptr) node->is_written = true;
   }
   require_separate_histories(call);
   walk.has_sizes = tracer::sizes_at_hand(recorder_);

@@ -240,7 +240,8 @@ void GuardCompiler::emit_distinct_objects() {
       keys.add(node);
     }
     for (const Node& node : provenance_.nodes() | std::views::filter(is_of_type)) {
-      if (!node.is_written && !node.reads.empty() && keys.are_read(node)) read.push_back(&node);
+      const bool is_read = node.trace_tensor || (!node.reads.empty() && keys.are_read(node));
+      if (!node.is_written && is_read) read.push_back(&node);
     }
     const bool are_constant =
         std::ranges::all_of(written, &Node::is_constant) && std::ranges::all_of(read, &Node::is_constant);
