@@ -23,7 +23,7 @@ void for_each_held(Store store, py::Borrowed held, Visit&& visit) {
   for_each_key(held, visit);
 }
 
-/// What the container, cell or slot holds now.
+/// Returns what the container, cell or slot holds now.
 py::Ref contents_now(const Record& record) {
   if (record.store == Store::kSlot) return get_slot(record.owner.get(), record.name.get());
   if (record.store != Store::kCell) return record.owner;

@@ -26,7 +26,7 @@ struct Record {
   std::vector<WrittenKey> keys;
   bool appended = false;          ///< a list or deque that grew at its end
   bool rewritten = false;         ///< written in a way that `keys` and `appended` do not tell
-  ir::SourceLocation location{};  ///< of the first write
+  ir::SourceLocation location{};  ///< where the first write is
 };
 
 }  // namespace thunder::interpreter

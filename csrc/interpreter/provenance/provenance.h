@@ -76,7 +76,7 @@ struct Node {
   bool needed = false;                ///< by a structure that is built at each call
   bool class_is_read = false;         ///< the program depends on the class of a constant
   bool is_written = false;
-  std::vector<py::Ref> written_keys;  ///< of a dict that is written; none: it may be any
+  std::vector<py::Ref> written_keys;  ///< keys of a dict that are written; none: it may be any
   py::Ref trace_tensor;               ///< for a tensor that the program uses
   py::Ref seen;      ///< for a tuple with numbers that change: the tuple that the program sees in its place
   std::string name;  ///< for a constant: how the program spelled it first
