@@ -207,12 +207,23 @@ py::Ref ProgramCapture::interpret() {
   return is_whole ? std::move(result) : py::Ref();
 }
 
+namespace {
+
+/// Asks nobody about the sizes, which would make numbers of those that are symbols.
+bool has_same_layout(const at::Tensor& traced, const at::Tensor& real) {
+  const c10::TensorImpl* impl = traced.unsafeGetTensorImpl();
+  return impl->sizes_default() == real.sizes() && impl->strides_default() == real.strides();
+}
+
+}  // namespace
+
 void ProgramCapture::note_written_tensors() {
   for (const TorchHooks::InputState& input : hooks_.states()) {
     const at::Tensor& traced = unpack_tensor(input.traced.get());
     const py::Ref grad = py::Ref::steal(input.knows_grad ? wrap_tensor(traced.mutable_grad()) : nullptr);
     const bool has_new_grad = input.knows_grad && grad.get() != input.grad.get();
-    if (!has_new_grad && traced.requires_grad() == unpack_tensor(input.real.get()).requires_grad()) continue;
+    const at::Tensor& real = unpack_tensor(input.real.get());
+    if (!has_new_grad && traced.requires_grad() == real.requires_grad() && has_same_layout(traced, real)) continue;
     if (interpreter::Node* node = tracker_.provenance().find(input.real.get())) node->is_written = true;
   }
 }

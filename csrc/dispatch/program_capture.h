@@ -86,7 +86,7 @@ class ProgramCapture final : tracer::RecordingHost {
   py::Ref interpret();
   /// Refuses programs whose trace keeps something alive that eager lets die where somebody can see it.
   void require_no_seen_death();
-  /// Notes the inputs whose gradient or `requires_grad` the program sets.
+  /// Notes the inputs whose gradient, `requires_grad` or sizes the program sets.
   void note_written_tensors();
   std::optional<ir::Trace> finish(py::Borrowed result);
 

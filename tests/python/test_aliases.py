@@ -181,6 +181,17 @@ def test_one_tensor_by_two_ways_is_told_from_two_tensors(name: str, order: str) 
     assert run(TENSOR_USES[name]) == run(thunder.jit(TENSOR_USES[name]))
 
 
+def test_sizes_that_are_set_by_another_way_are_seen() -> None:
+    def f(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.unsqueeze_(0)
+        return b * 2
+
+    compiled = thunder.jit(f)
+    assert compiled(torch.ones(3), torch.ones(3)).shape == (3,)
+    one = torch.ones(3)
+    assert compiled(one, one).shape == (1, 3)
+
+
 def test_a_miss_names_both_ways() -> None:
     compiled = thunder.jit(lambda x, a, b: (a.append(1), x * len(b))[1])
     compiled(X, [1], [1])
