@@ -69,8 +69,8 @@ class OutsideProgram {
   int exceptions_;
 };
 
-/// Whether the pending exception is the program's own, and no refusal.
-bool raises_by_itself() {
+/// Whether the pending exception is the program's own, and neither `refused` nor another refusal.
+bool raises_beside(std::string_view refused) {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   const interpreter::NativeScope native;
   PyObject *type, *value, *traceback;
@@ -79,7 +79,8 @@ bool raises_by_itself() {
   const char* start = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
   const std::string_view message = start == nullptr ? "" : start;
   const bool is_refusal = message.starts_with("thunder") || tracer::says_data_was_read(message) ||
-                          message.find("INTERNAL ASSERT FAILED") != message.npos;
+                          message.find("INTERNAL ASSERT FAILED") != message.npos ||
+                          message.find(refused) != message.npos || refused.find(message) != refused.npos;
   PyErr_Clear();
   PyErr_Restore(type, value, traceback);
   return !is_refusal;
@@ -204,7 +205,7 @@ py::Ref ProgramCapture::interpret() {
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
   // An error that the program raises after it has caught a refusal may follow from that.
   const std::string refused = tracer::take_refusal();
-  if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_by_itself()))) {
+  if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_beside(refused)))) {
     PyErr_Clear();
     throw UserError(ErrorKind::kNotImplemented, refused);
   }

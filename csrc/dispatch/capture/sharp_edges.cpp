@@ -55,7 +55,7 @@ constexpr SharpFunctions kSharpFunctions[] = {
     {"numpy.random", "Generator", "", kValueKept},
     {"numpy", nullptr, "fromfile", kValueKept},
     {"numpy", "ndarray", "tofile dump", kNotRepeated},
-    {"_thread", "lock", "locked", kValueKept},
+    {"_thread", "LockType", "locked", kValueKept},
     {"_thread", "RLock", "_is_owned", kValueKept},
     {"functools", "_lru_cache_wrapper", "cache_info cache_clear", kStateKept},
 };
