@@ -218,19 +218,28 @@ def check_distinct(written: list[Any], read: list[Any]) -> None:
     _require(distinct, "different objects", None, None)
 
 
-def _strides_of(value: Any) -> Any:
-    """Return the strides that an object in C tells; `memoryview` has others for dimensions of size one."""
+def _told_by(value: Any, name: str) -> Any:
+    """Return what a getter in C gives, or None; `memoryview` has other strides for dimensions of size one."""
     for cls in type(value).__mro__:
-        if isinstance(found := vars(cls).get("strides"), types.GetSetDescriptorType):
+        if isinstance(found := vars(cls).get(name), types.GetSetDescriptorType):
             return found.__get__(value)
     return None
+
+
+def _memory_of(value: Any) -> memoryview:
+    """Return the memory of an object; arrays of dates have none of their own."""
+    try:
+        return memoryview(value)
+    except (TypeError, ValueError):
+        return memoryview(value.view(f"V{value.itemsize}"))
 
 
 def check_state(value: Any, kind: int, expected: Any) -> None:
     """Check what C code sees in an object: which it is (1), its value (2), or layout and bytes of its memory (3)."""
     if kind == 3:
-        memory = memoryview(value)
-        found = ((memory.format, memory.shape, _strides_of(value), memory.readonly), memory.tobytes())
+        memory = _memory_of(value)
+        strides, dtype = _told_by(value, "strides"), _told_by(value, "dtype")
+        found = ((memory.format, memory.shape, strides, dtype, memory.readonly), memory.tobytes())
         _require(found == expected, "memory", expected, found)
         return
     if kind == 1 and isinstance(expected, weakref.ref):

@@ -25,6 +25,7 @@
 #include "tracer/kept_errors.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_session.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -68,15 +69,18 @@ class OutsideProgram {
   int exceptions_;
 };
 
-/// Whether the pending exception is the program's own, and no refusal.
-bool raises_by_itself() {
+/// Whether the pending exception is the program's own, and neither `refused` nor another refusal.
+bool raises_beside(std::string_view refused) {
   if (PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
   const interpreter::NativeScope native;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   const py::Ref text = py::Ref::steal(value == nullptr ? nullptr : PyObject_Str(value));
   const char* start = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-  const bool is_refusal = start != nullptr && std::string_view(start).starts_with("thunder");
+  const std::string_view message = start == nullptr ? "" : start;
+  const bool is_refusal = message.starts_with("thunder") || tracer::says_data_was_read(message) ||
+                          message.find("INTERNAL ASSERT FAILED") != message.npos ||
+                          message.find(refused) != message.npos || refused.find(message) != refused.npos;
   PyErr_Clear();
   PyErr_Restore(type, value, traceback);
   return !is_refusal;
@@ -197,9 +201,9 @@ py::Ref ProgramCapture::interpret() {
   tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
-  // What the program raises after it has caught a refusal may follow from that.
+  // An error that the program raises after it has caught a refusal may follow from that.
   const std::string refused = tracer::take_refusal();
-  if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_by_itself()))) {
+  if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_beside(refused)))) {
     PyErr_Clear();
     throw UserError(ErrorKind::kNotImplemented, refused);
   }

@@ -316,3 +316,23 @@ def test_print_before_the_program_sets_another_stream(
         return capsys.readouterr()
 
     assert run(thunder.jit(f)) == run(f)
+
+
+def test_writes_to_a_stream_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        sys.stdout.write("written")
+        print(" printed")
+        sys.stdout.flush()
+        return x + 1
+
+    def run(function: Any) -> list[bytes]:
+        written = []
+        for _ in range(3):
+            memory = io.BytesIO()
+            with monkeypatch.context() as patched:
+                patched.setattr(sys, "stdout", io.TextIOWrapper(memory))
+                function(X)
+                written.append(memory.getvalue())
+        return written
+
+    assert run(thunder.jit(f)) == run(f)

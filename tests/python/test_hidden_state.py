@@ -1179,6 +1179,7 @@ IN_C: dict[str, Case] = {
         lambda: OSError(2, "a", "file"),
         set_later("filename", "other"),
     ),
+    "lock": (lambda x, lock: x * lock.locked(), threading.Lock, lambda lock: lock.acquire()),
     "key that compares by contents": (
         lambda x, table: (x, [key.weight for key in table]),
         lambda: {Equal(1): 2},

@@ -187,10 +187,10 @@ int DeferredCalls::warn(const interpreter::NativeCall& call) {
 int DeferredCalls::write(const interpreter::NativeCall& call, PyObject** result) {
   if (call.count != 1 || !PyUnicode_Check(call.arguments[0])) return 0;
   *result = PyLong_FromSsize_t(PyUnicode_GET_LENGTH(call.arguments[0]));
-  py::Ref method = py::Ref::steal(PyObject_GetAttrString(call.self, "write"));
-  return *result != nullptr && defer_constant(std::move(method), py::Ref::steal(PyTuple_Pack(1, call.arguments[0])))
-             ? 1
-             : -1;
+  // Each call writes to the stream that it finds where this one was.
+  py::Ref method = loaded_function("_io", "TextIOWrapper.write");
+  py::Ref arguments = py::Ref::steal(PyTuple_Pack(2, call.self, call.arguments[0]));
+  return *result != nullptr && defer_constant(std::move(method), std::move(arguments)) ? 1 : -1;
 }
 
 int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** result) {
@@ -216,8 +216,8 @@ int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** res
       status = write(call, result);
       break;
     case Kind::kFlush: {
-      py::Ref method = py::Ref::steal(PyObject_GetAttrString(call.self, "flush"));
-      status = defer_constant(std::move(method), py::Ref::steal(PyTuple_New(0))) ? 1 : -1;
+      py::Ref method = loaded_function("_io", "TextIOWrapper.flush");
+      status = defer_constant(std::move(method), py::Ref::steal(PyTuple_Pack(1, call.self))) ? 1 : -1;
       break;
     }
   }

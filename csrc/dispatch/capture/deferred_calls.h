@@ -31,7 +31,7 @@ class DeferredCalls {
     py::Ref callable;
     py::Ref arguments;
     py::Ref keywords;
-    py::Ref stream{};  ///< of a `print` without `file`: `sys.stdout` at that time
+    py::Ref stream{};  ///< `sys.stdout` at the time of a `print` without `file`
   };
 
   void enter(const char* module, const char* path, Kind kind);

@@ -7,7 +7,7 @@ namespace thunder::interpreter {
 /// A function in Python that does what an attrgetter, itemgetter or methodcaller of `operator` does, so that what it
 /// reads is seen; null for all other objects, without an exception.
 [[nodiscard]] py::Ref interpreted_getter(py::Borrowed callable);
-/// What a getter of `operator` was made with, `(positional, keywords)`: objects that it keeps; null for all other
+/// Returns the arguments that a getter of `operator` keeps, `(positional, keywords)`; null for all other
 /// objects, without an exception.
 [[nodiscard]] py::Ref parameters_of_getter(py::Borrowed callable);
 /// The function, or other object, that a `functools.partial` or a bound method calls in the end.

@@ -70,7 +70,7 @@ bool same_slice(py::Borrowed left, py::Borrowed right) {
   return same(first->start, second->start) && same(first->stop, second->stop) && same(first->step, second->step);
 }
 
-/// What an object in C tells under a name, None for one that tells nothing there.
+/// The value of a getter in C under a name, None for an object that has none there.
 py::Ref told_by(py::Borrowed object, PyObject* name) {
   PyObject* classes = Py_TYPE(object)->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
