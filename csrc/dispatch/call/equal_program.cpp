@@ -24,7 +24,8 @@ bool is_for_sizes_of(const ir::Trace& recorded, const compile::Compiled& computa
   if (sources.empty()) return true;
   std::vector<std::int64_t> symbols(sources.back().symbol + 1);
   for (const ir::SymbolSource& source : sources) {
-    symbols[source.symbol] = recorded.tensor_type(recorded.inputs[source.input])->sizes[source.dim].hint / source.factor;
+    symbols[source.symbol] =
+        recorded.tensor_type(recorded.inputs[source.input])->sizes[source.dim].hint / source.factor;
   }
   const std::vector<ir::Condition> conditions = computation.forward_traces().back().conditions;
   return std::ranges::all_of(conditions, [&](const ir::Condition& condition) { return ir::holds(condition, symbols); });

@@ -73,8 +73,8 @@ struct Node {
   Py_ssize_t index = 0;
   std::uint32_t id = 0;
   bool deeply_read = false;
-  bool needed = false;                ///< by a structure that is built at each call
-  bool class_is_read = false;         ///< the program depends on the class of a constant
+  bool needed = false;         ///< by a structure that is built at each call
+  bool class_is_read = false;  ///< the program depends on the class of a constant
   bool is_written = false;
   std::vector<py::Ref> written_keys;  ///< keys of a dict that are written; none: it may be any
   py::Ref trace_tensor;               ///< for a tensor that the program uses
