@@ -6,10 +6,18 @@ using thunder::check::TracedProgram;
 using thunder::interpreter::Journal;
 namespace py = thunder::py;
 
+namespace {
+
+Journal make_journal() {
+  return Journal([] { return thunder::ir::SourceLocation(); });
+}
+
+}  // namespace
+
 TEST(rollback_restores_a_dict_in_its_order) {
   TracedProgram program("d = {'a': 1, 'b': 2, 'c': 3}");
   const py::Ref dict = program.evaluate("d");
-  Journal journal;
+  Journal journal = make_journal();
   for (const char* key : {"'b'", "'z'"}) {
     CHECK(journal.before_dict_item(dict.get(), program.evaluate(key).get(), false));
   }
@@ -21,7 +29,7 @@ TEST(rollback_restores_a_dict_in_its_order) {
 
 TEST(rollback_restores_an_ordered_dict) {
   TracedProgram program("from collections import OrderedDict\nd = OrderedDict(a=1, b=2)");
-  Journal journal;
+  Journal journal = make_journal();
   CHECK(journal.before_contents(program.evaluate("d").get()));
   program.execute("d.move_to_end('a'); d['c'] = 3");
   journal.rollback();
@@ -30,7 +38,7 @@ TEST(rollback_restores_an_ordered_dict) {
 
 TEST(rollback_restores_lists_and_sets_in_place) {
   TracedProgram program("l, s = [1, 2], {3}\nsame_list, same_set = l, s");
-  Journal journal;
+  Journal journal = make_journal();
   CHECK(journal.before_list_item(program.evaluate("l").get(), 0));
   CHECK(journal.before_append(program.evaluate("l").get()));
   CHECK(journal.before_contents(program.evaluate("s").get()));
@@ -41,7 +49,7 @@ TEST(rollback_restores_lists_and_sets_in_place) {
 
 TEST(rollback_restores_cells_also_empty_ones) {
   TracedProgram program("import types\nfull, empty = types.CellType(1), types.CellType()");
-  Journal journal;
+  Journal journal = make_journal();
   CHECK(journal.before_cell(program.evaluate("full").get()));
   CHECK(journal.before_cell(program.evaluate("empty").get()));
   program.execute("full.cell_contents = 2; empty.cell_contents = 3");
@@ -51,7 +59,7 @@ TEST(rollback_restores_cells_also_empty_ones) {
 
 TEST(rollback_restores_slots_and_class_attributes) {
   TracedProgram program("class C:\n    __slots__ = ('a', 'b')\n    n = 0\nc = C()\nc.a = 1");
-  Journal journal;
+  Journal journal = make_journal();
   const py::Ref object = program.evaluate("c");
   CHECK(journal.before_slot(object.get(), program.evaluate("'a'").get()));
   CHECK(journal.before_slot(object.get(), program.evaluate("'b'").get()));
@@ -65,7 +73,7 @@ TEST(first_write_decides_what_was_there_before) {
   TracedProgram program("d = {'a': 1}");
   const py::Ref dict = program.evaluate("d");
   const py::Ref key = program.evaluate("'a'");
-  Journal journal;
+  Journal journal = make_journal();
   CHECK(journal.before_dict_item(dict.get(), key.get(), false));
   program.execute("d['a'] = 2");
   CHECK(journal.before_dict_item(dict.get(), key.get(), false));
@@ -78,7 +86,7 @@ TEST(first_write_decides_what_was_there_before) {
 
 TEST(containers_of_an_unknown_kind_are_refused) {
   TracedProgram program("");
-  Journal journal;
+  Journal journal = make_journal();
   CHECK(!journal.before_contents(program.evaluate("bytearray(3)").get()));
   CHECK(PyErr_Occurred() == nullptr);
 }
@@ -86,7 +94,7 @@ TEST(containers_of_an_unknown_kind_are_refused) {
 TEST(journal_that_dies_rolls_back) {
   TracedProgram program("l = [1]");
   {
-    Journal journal;
+    Journal journal = make_journal();
     CHECK(journal.before_append(program.evaluate("l").get()));
     program.execute("l.append(2)");
   }

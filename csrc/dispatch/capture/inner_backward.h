@@ -44,7 +44,7 @@ class InnerBackward {
   void require_no_hooks_behind(interpreter::Tracker& tracker, const at::Tensor& input);
 
   transforms::InnerGradient gradient_;
-  /// Of the recorders at other sizes.
+  /// Gradients in the recorders at other sizes.
   std::unordered_map<tracer::Recording*, transforms::InnerGradient> gradients_at_sizes_;
   tracer::Recorder& recorder_;
   TorchHooks& hooks_;

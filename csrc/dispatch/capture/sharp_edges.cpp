@@ -181,6 +181,14 @@ std::string name_of_function(PyObject* function) {
   return std::string(PyUnicode_AsUTF8(object->m_module)) + "." + object->m_ml->ml_name;
 }
 
+/// The module in which a function or a class says that it was made.
+std::string module_of(PyObject* object) {
+  const py::Ref module = py::Ref::steal(PyObject_GetAttrString(object, "__module__"));
+  const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
+  PyErr_Clear();
+  return text;
+}
+
 /// Whether an object is called by C code of its own without being a function or a class: only what is known of some
 /// does no more than compute.
 bool is_unknown_callable(PyObject* callable) {
@@ -198,10 +206,7 @@ bool is_unknown_callable(PyObject* callable) {
   if (name != "cython_function_or_method") {
     return std::ranges::none_of(kKnown, [&](std::string_view prefix) { return name.starts_with(prefix); });
   }
-  const py::Ref module = py::Ref::steal(PyObject_GetAttrString(callable, "__module__"));
-  const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
-  PyErr_Clear();
-  return !std::string_view(text).starts_with("numpy.");
+  return !module_of(callable).starts_with("numpy.");
 }
 
 /// Whether a function in C, of a module that is neither listed nor of PyTorch or NumPy, may do anything.
@@ -329,6 +334,8 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
 bool SharpEdgeWatch::allows_look(PyObject* object, bool is_given, const interpreter::Tracker& tracker) {
   // PyTorch's operators take objects of C++, and do at each call what they do with them; enumerations are such, too.
   if (is_given && is_of_cpp(object)) return true;
+  // PyTorch's own Python reads its objects (process groups, nodes of graphs), which are guarded by identity.
+  if (module_of(reinterpret_cast<PyObject*>(Py_TYPE(object))).starts_with("torch.")) return true;
   // Methods of NumPy's generators get them as arguments, and are refused by name.
   if (is_given && std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.random.")) return true;
   const bool is_kept = mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call();
