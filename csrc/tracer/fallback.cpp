@@ -173,6 +173,9 @@ void record_at_traced_sizes(const c10::OperatorHandle& op, c10::DispatchKeySet k
   const auto given = std::span(*stack).last(op.schema().arguments().size());
   const std::vector<c10::IValue> arguments(given.begin(), given.end());
   try {
+    // A write to an array that the program puts back before its end is seen here.
+    const Recorder* const recorder = recorder_on_top();
+    if (recorder != nullptr && !is_at_other_sizes()) recorder->arrays.require_unwritten();
     dispatch_top(op, keys, stack);
   } catch (const UserError& error) {
     note_refusal(error.what());

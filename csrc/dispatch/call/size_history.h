@@ -39,7 +39,7 @@ class SizeHistory {
   void refuse_guesses() { may_guess_ = false; }
   /// A trace with this input was kept.
   void note(const std::string& path, const Sizes& sizes);
-  /// Several inputs of one trace were found at this path (values of a dict by tensor): nothing is known of its sizes.
+  /// Inputs of one trace with other sizes were found at this path (values of a dict by tensor): nothing is known of it.
   void ignore(const std::string& path) { ignored_.insert(path); }
   /// A program needs this size as a number.
   void pin(const std::string& path, std::size_t dim);

@@ -50,12 +50,12 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
     return;
   }
   hooks_.note_input = [this](PyObject* real, const at::Tensor& /*traced*/, const std::string& path) {
-    const bool is_another = paths_.insert_or_assign(real, path).second;
+    paths_[real] = path;
     if (history_ == nullptr || how_ == DynamicSizes::kAll || is_parameter(real)) return;
     const at::Tensor& tensor = unpack_tensor(real);
     if (tensor.layout() != at::kStrided) return;
-    const auto [place, is_new] = sizes_.emplace(path, tensor.sizes().vec());
-    if (is_another && !is_new) history_->ignore(path);
+    const auto place = sizes_.emplace(path, tensor.sizes().vec()).first;
+    if (tensor.sizes() != place->second) history_->ignore(path);
     if (may_be_guessed(path)) seen_[path] = seen_input(tensor);
   };
   hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
