@@ -100,7 +100,7 @@ ROW = ["self_attn.o_proj", "mlp.down_proj"]
 
 
 def _parallelize(model: Any) -> Any:
-    """Split the layers by PyTorch's `parallelize_module`, and compute the loss of the whole logits."""
+    """Split the layers by PyTorch's `parallelize_module`, and compute the loss of all logits."""
     mesh = init_device_mesh(next(model.parameters()).device.type, (dist.get_world_size(),))
     plan: dict[str, ParallelStyle] = {f"model.layers.*.{name}": ColwiseParallel() for name in COLUMN}
     plan |= {f"model.layers.*.{name}": RowwiseParallel() for name in ROW}

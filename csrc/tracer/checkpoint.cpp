@@ -120,11 +120,12 @@ ir::ValueId hand_on(Recorder& recorder, ir::ValueId value, const CustomGradient&
   recorder.builder.settle();
   const std::size_t begin = recorder.builder.begin_of_last(part.operations + part.operations_of_backward);
   const std::size_t end = recorder.builder.begin_of_last(part.operations_of_backward);
-  for (ir::ValueId& id : gradient->gradients) {
-    if (!part.is_reentrant) break;
-    const ir::ValueId cut_off = trace.add_value(trace.value(id).type);
-    recorder.builder.add_here(detach_symbol(id, cut_off));
-    id = cut_off;
+  if (part.is_reentrant) {
+    for (ir::ValueId& id : gradient->gradients) {
+      const ir::ValueId cut_off = trace.add_value(trace.value(id).type);
+      recorder.builder.add_here(detach_symbol(id, cut_off));
+      id = cut_off;
+    }
   }
   gradient->symbols = recorder.builder.cut(end);
   recompute(trace, *gradient, begin, end);

@@ -13,10 +13,16 @@ constexpr std::string_view kNumber = "number ";
 std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
 bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
-SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
+const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t dims) const {
   const auto found = inputs_.find(path);
-  if (found == inputs_.end() || found->second.sizes.size() != sizes.size() || ignored_.contains(path)) return {};
-  const Input& input = found->second;
+  const bool is_known = found != inputs_.end() && found->second.sizes.size() == dims && !ignored_.contains(path);
+  return is_known ? &found->second : nullptr;
+}
+
+SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
+  const Input* known = find(path, sizes.size());
+  if (known == nullptr) return {};
+  const Input& input = *known;
   Changing changing{sizes, Sizes(sizes.size(), -1)};
   bool is_any = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -28,11 +34,9 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes&
 }
 
 bool SizeHistory::may_change(const std::string& path, const Seen& seen, std::size_t dim) const {
-  const auto found = inputs_.find(path);
-  const bool is_known =
-      found != inputs_.end() && found->second.sizes.size() == seen.sizes.size() && !ignored_.contains(path);
-  if (!is_known || found->second.is_pinned[dim] || seen.sizes[dim] < 2) return false;
-  return found->second.sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
+  const Input* known = find(path, seen.sizes.size());
+  if (known == nullptr || known->is_pinned[dim] || seen.sizes[dim] < 2) return false;
+  return known->sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
 }
 
 void SizeHistory::add_guesses(Inputs& changing, const std::map<std::string, Seen>& seen) const {

@@ -51,6 +51,8 @@ class SizeHistory {
     Sizes before;                 ///< the last one that was another, by dimension; -1: there is none
     std::vector<bool> is_pinned;  ///< by dimension
   };
+  /// An input with so many dimensions, as it was; null: nothing is known of it.
+  [[nodiscard]] const Input* find(const std::string& path, std::size_t dims) const;
   /// Whether size `dim` of an input that was `seen` at `path` may be guessed to change.
   [[nodiscard]] bool may_change(const std::string& path, const Seen& seen, std::size_t dim) const;
 

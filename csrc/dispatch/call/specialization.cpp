@@ -156,7 +156,7 @@ torch::autograd::edge_list SpecializationCall::edges_behind_spent(std::uint32_t 
   return edges;
 }
 
-PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
+PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) {
   set_history(with_new_history_, computed);
   for (const auto& [input, output] : specialization_.plan.written_feeds) {
     const at::Tensor& written = with_new_history_[input].tensor;
@@ -168,6 +168,7 @@ PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) const {
   if (!make_outputs(computed, owned)) return nullptr;
   Pointers outputs;
   for (const py::Ref& output : owned) outputs.push_back(output.get());
+  effects_begun_ = true;
   PyObject* result = specialization_.structure.build({outputs.data(), inputs_.data(), externals_.data()});
   if (specialization_.grad_mode_after != specialization_.state.grad_mode) {
     c10::GradMode::set_enabled(specialization_.grad_mode_after);

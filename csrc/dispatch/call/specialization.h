@@ -104,10 +104,12 @@ class SpecializationCall {
   [[nodiscard]] std::vector<at::Tensor> take_inputs();
   /// Undoes what `take_inputs` did to the inputs, where another run follows.
   void take_back() const;
-  /// Whether the computation may have written to an input since `take_inputs`.
-  [[nodiscard]] bool may_have_written() const { return !versions_ || sum_of_versions(written_) != versions_; }
+  /// Whether the computation may have written to an input since `take_inputs`, or the program's effects have begun.
+  [[nodiscard]] bool may_have_written() const {
+    return effects_begun_ || !versions_ || sum_of_versions(written_) != versions_;
+  }
   /// The call's result, or null with a Python exception set.
-  [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed) const;
+  [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed);
 
  private:
   using References = c10::SmallVector<py::Ref, 4>;
@@ -127,6 +129,7 @@ class SpecializationCall {
   void read_symbols();
 
   const Specialization& specialization_;
+  bool effects_begun_ = false;
   std::vector<std::int64_t> symbols_;
   Pointers inputs_;
   Pointers externals_;

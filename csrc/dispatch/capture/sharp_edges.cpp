@@ -334,12 +334,12 @@ bool SharpEdgeWatch::allows(PyObject* callable, const interpreter::NativeCall& c
 bool SharpEdgeWatch::allows_look(PyObject* object, bool is_given, const interpreter::Tracker& tracker) {
   // PyTorch's operators take objects of C++, and do at each call what they do with them; enumerations are such, too.
   if (is_given && is_of_cpp(object)) return true;
-  // PyTorch's own Python reads its objects (process groups, nodes of graphs), which are guarded by identity.
-  if (module_of(reinterpret_cast<PyObject*>(Py_TYPE(object))).starts_with("torch.")) return true;
   // Methods of NumPy's generators get them as arguments, and are refused by name.
   if (is_given && std::string_view(Py_TYPE(object)->tp_name).starts_with("numpy.random.")) return true;
   const bool is_kept = mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call();
   if ((mode_ == SharpEdges::kAllow && !in_trial_) || is_kept || !keeps_hidden_state(object)) return true;
+  // PyTorch's own Python reads its objects (process groups, nodes of graphs), which are guarded by identity.
+  if (module_of(reinterpret_cast<PyObject*>(Py_TYPE(object))).starts_with("torch.")) return true;
   return report(
       {std::string("a look into an object of type '") + Py_TYPE(object)->tp_name + "' from outside", kValueKept});
 }
