@@ -4,7 +4,7 @@ torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py              
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 1b --ways ddp  (GPUs: NCCL)
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 7b --ways fsdp --length 4096
 
-Each process takes steps on tokens of its own, or on the same where `tensor` splits layers: forward, backward, AdamW,
+Each process takes steps on tokens of its own, or on the same where `tensor` splits layers; `alone` is for one process: forward, backward, AdamW,
 with parameters of `--dtype` (default: bfloat16 on GPUs), or of float32 and autocast to `--autocast`. One way after the
 other runs in the same processes. `ms` is the median of the steps of the slowest process, `first_s` its first step with
 compilation, `peak_GiB` its largest memory after the first step; `communication_ms` is the time in which kernels of NCCL
@@ -114,6 +114,8 @@ def _tensor_parallel(model: Any) -> Any:
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
+    "alone eager": lambda model: model,
+    "alone thunder": thunder.jit,
     "ddp eager": DistributedDataParallel,
     "ddp torch.compile": lambda model: torch.compile(DistributedDataParallel(model)),
     "ddp around thunder.jit": lambda model: DistributedDataParallel(thunder.jit(model)),
@@ -204,7 +206,7 @@ def measure(way: str, arguments: argparse.Namespace, device: torch.device) -> di
 def _arguments(on_gpu: bool) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="tiny")
-    parser.add_argument("--ways", default="", help="comma-separated beginnings of names; default: all")
+    parser.add_argument("--ways", default="ddp,fsdp,tensor", help="comma-separated beginnings of names")
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048 if on_gpu else 64, help="tokens of an example")
     parser.add_argument("--steps", type=int, default=10, help="those that are timed")

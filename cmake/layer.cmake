@@ -40,6 +40,8 @@ function(thunder_layer name)
     target_precompile_headers(thunder_${name} REUSE_FROM thunder_precompiled_torch_python)
   elseif(arg_TORCH)
     target_precompile_headers(thunder_${name} REUSE_FROM thunder_precompiled_torch)
+  else()
+    target_precompile_headers(thunder_${name} REUSE_FROM thunder_precompiled_std)
   endif()
 endfunction()
 

@@ -130,8 +130,8 @@ bool place_select_backward(const Assembly& assembly, BufferRegions& regions) {
   const std::size_t dim = assembly.dim(2);
   const auto given = size_in(assembly.symbol.arguments[3]);
   if (!given) return false;
-  const bool is_from_end = given->is_concrete() && given->hint < 0;
-  const Dim index = is_from_end ? *given + assembly.sizes[dim] : *given;
+  // A symbol is never both: `note_select` of the tracer makes a condition of its sign.
+  const Dim index = given->hint < 0 ? *given + assembly.sizes[dim] : *given;
   regions.parts.push_back(assembly.at_index(assembly.symbol.arguments[0], dim, index));
   regions.fill = 0;
   return true;

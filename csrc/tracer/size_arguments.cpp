@@ -46,20 +46,33 @@ void note_slice(std::span<const IValue> arguments, SizeUses& uses, const FindSiz
   uses.note_expression(step == 1 ? end - begin : ir::floor_divide(end - begin + ir::Dim(step - 1), step));
 }
 
-void note_select(std::span<const IValue> arguments, SizeUses& uses, const FindSize& find_size) {
-  if (!arguments[1].isInt() || !is_size(arguments[2])) return;
-  const std::optional<ir::Dim> size = find_size(arguments[0], arguments[1].toInt());
-  if (!size) return;
-  const ir::Dim index = dim_of(arguments[2].toSymInt());
+/// Decides from which end of a dimension an index counts, and that it is within.
+void note_index(const ir::Dim& index, const ir::Dim& size, SizeUses& uses) {
   const bool is_from_end = index.hint < 0;
   const ir::Dim most = is_from_end ? ir::Dim(-1) * index : index + ir::Dim(1);
   for (const auto& [left, right] :
-       {std::pair(most, *size), std::pair(ir::Dim(is_from_end ? 1 : 0), is_from_end ? most : index)}) {
+       {std::pair(most, size), std::pair(ir::Dim(is_from_end ? 1 : 0), is_from_end ? most : index)}) {
     if (left.hint > right.hint) return;  // an error
     for (const ir::Condition& condition : compare_sizes(left, SizeComparison::kLessOrEqual, right).conditions) {
       uses.assume(condition);
     }
   }
+}
+
+void note_select(std::span<const IValue> arguments, SizeUses& uses, const FindSize& find_size) {
+  if (!arguments[1].isInt() || !is_size(arguments[2])) return;
+  const std::optional<ir::Dim> size = find_size(arguments[0], arguments[1].toInt());
+  if (size) note_index(dim_of(arguments[2].toSymInt()), *size, uses);
+}
+
+/// Its third argument is a dimension of the sizes that it is given.
+void note_select_backward(std::span<const IValue> arguments, SizeUses& uses) {
+  if (!arguments[1].isList() || !arguments[2].isInt() || !is_size(arguments[3])) return;
+  const auto sizes = arguments[1].toListRef();
+  const auto rank = static_cast<std::int64_t>(sizes.size());
+  const std::int64_t dim = arguments[2].toInt() < 0 ? arguments[2].toInt() + rank : arguments[2].toInt();
+  if (dim < 0 || dim >= rank) return;  // an error
+  note_index(dim_of(arguments[3].toSymInt()), dim_of(sizes[static_cast<std::size_t>(dim)].toSymInt()), uses);
 }
 
 // With fewer than two windows the operation is another one, or an error.
@@ -88,6 +101,7 @@ void note_size_arguments(const c10::OperatorHandle& op, std::span<const IValue> 
                          const FindSize& find_size) {
   if (has_parameters(op, {"self", "dim", "start", "end", "step"})) note_slice(arguments, uses, find_size);
   if (has_parameters(op, {"self", "dim", "index"})) note_select(arguments, uses, find_size);
+  if (has_parameters(op, {"grad_output", "input_sizes", "dim", "index"})) note_select_backward(arguments, uses);
   if (slides_windows(op)) note_windows(op, arguments, uses, find_size);
 }
 

@@ -21,7 +21,7 @@ namespace {
 using check::count_of;
 using check::Tensors;
 
-at::Tensor real(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
+at::Tensor bfloats(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
 
 /// Aligns the matmuls of a function, runs it, and compares; returns the aligned trace.
 ir::Trace check_aligned(const Tensors& inputs, const check::TensorFunction& function, std::size_t caller_outputs) {
@@ -41,7 +41,7 @@ ir::Trace check_aligned(const Tensors& inputs, const check::TensorFunction& func
 }  // namespace
 
 TEST(a_result_with_odd_rows_is_the_front_of_longer_ones) {
-  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const Tensors inputs{bfloats({1024, 1024}), bfloats({1027, 1024})};
   const auto function = [](const Tensors& x) {
     const at::Tensor scores = at::mm(x[0], x[1].t());
     return Tensors{at::_unsafe_view(scores, {4, 256, 1027}).sum(-1)};
@@ -52,7 +52,7 @@ TEST(a_result_with_odd_rows_is_the_front_of_longer_ones) {
 }
 
 TEST(a_result_that_the_caller_gets_is_a_copy) {
-  const Tensors inputs{real({1024, 1024}), real({1027, 1024}), real({1027})};
+  const Tensors inputs{bfloats({1024, 1024}), bfloats({1027, 1024}), bfloats({1027})};
   const auto function = [](const Tensors& x) { return Tensors{at::addmm(x[2], x[0], x[1].t())}; };
   const ir::Trace aligned = check_aligned(inputs, function, 1);
   CHECK(count_of(aligned, "aten::constant_pad_nd") == 2);
@@ -61,7 +61,7 @@ TEST(a_result_that_the_caller_gets_is_a_copy) {
 }
 
 TEST(operations_read_what_the_caller_gets_a_copy_of) {
-  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const Tensors inputs{bfloats({1024, 1024}), bfloats({1027, 1024})};
   const auto function = [](const Tensors& x) {
     const at::Tensor scores = at::_unsafe_view(at::mm(x[0], x[1].t()), {4, 256, 1027});
     return Tensors{scores, at::exp(scores)};
@@ -76,7 +76,7 @@ TEST(operations_read_what_the_caller_gets_a_copy_of) {
 }
 
 TEST(a_view_that_only_the_caller_reads_is_copied_with_what_else_reads_the_matrix) {
-  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const Tensors inputs{bfloats({1024, 1024}), bfloats({1027, 1024})};
   const auto function = [](const Tensors& x) {
     const at::Tensor scores = at::mm(x[0], x[1].t());
     return Tensors{at::_unsafe_view(scores, {4, 256, 1027}), at::sum(scores, {1})};
@@ -91,7 +91,7 @@ TEST(a_view_that_only_the_caller_reads_is_copied_with_what_else_reads_the_matrix
 }
 
 TEST(results_that_share_memory_lie_as_they_did) {
-  const Tensors inputs{real({1024, 1024}), real({1027, 1024})};
+  const Tensors inputs{bfloats({1024, 1024}), bfloats({1027, 1024})};
   const auto function = [](const Tensors& x) {
     const at::Tensor scores = at::mm(x[0], x[1].t());
     return Tensors{scores, at::_unsafe_view(scores, {4, 256, 1027})};
@@ -100,14 +100,14 @@ TEST(results_that_share_memory_lie_as_they_did) {
 }
 
 TEST(sums_over_an_odd_number_of_products) {
-  const Tensors inputs{real({1024, 1027}), real({1027, 1024}), real({1024, 1024})};
+  const Tensors inputs{bfloats({1024, 1027}), bfloats({1027, 1024}), bfloats({1024, 1024})};
   const auto function = [](const Tensors& x) { return Tensors{at::mm(x[0], x[1]), at::mm(x[0].t(), x[2])}; };
   // The first factor is padded once, for both.
   CHECK(count_of(check_aligned(inputs, function, 2), "aten::constant_pad_nd") == 2);
 }
 
 TEST(a_view_of_rows_is_padded_where_they_are_computed) {
-  const Tensors inputs{real({4, 256, 1027}), real({1027, 1024}), real({1024, 1024})};
+  const Tensors inputs{bfloats({4, 256, 1027}), bfloats({1027, 1024}), bfloats({1024, 1024})};
   const auto function = [](const Tensors& x) {
     const at::Tensor rows = at::reshape(at::sin(x[0]), {1024, 1027});
     return Tensors{at::mm(rows, x[1]), at::mm(rows.t(), x[2])};
@@ -123,7 +123,7 @@ TEST(a_view_of_rows_is_padded_where_they_are_computed) {
 }
 
 TEST(both_sides_of_a_result) {
-  const Tensors inputs{real({1024, 1027}), real({1024, 1030})};
+  const Tensors inputs{bfloats({1024, 1027}), bfloats({1024, 1030})};
   static_cast<void>(check_aligned(inputs, [](const Tensors& x) { return Tensors{at::mm(x[0].t(), x[1])}; }, 1));
 }
 
@@ -134,10 +134,10 @@ TEST(matmuls_that_stay_as_they_are) {
     return ir::print(passes::align_matmuls(trace, ir::DeviceType::kCpu, 1, &find_operator)).find("pad") ==
            std::string::npos;
   };
-  CHECK(is_left({real({1024, 1024}), real({1024, 1024})}));
-  CHECK(is_left({real({16, 17}), real({17, 16})}));
+  CHECK(is_left({bfloats({1024, 1024}), bfloats({1024, 1024})}));
+  CHECK(is_left({bfloats({16, 17}), bfloats({17, 16})}));
   CHECK(is_left({at::randn({1024, 1027}), at::randn({1027, 1024})}));
-  CHECK(is_left({real({1024, 2054}).slice(1, 0, 2054, 2), real({1027, 1024})}));
+  CHECK(is_left({bfloats({1024, 2054}).slice(1, 0, 2054, 2), bfloats({1027, 1024})}));
 }
 
 }  // namespace thunder::compile

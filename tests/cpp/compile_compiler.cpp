@@ -12,9 +12,9 @@
 #include "check.h"
 #include "compile/compiler.h"
 #include "ir/builder.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "traced_operator.h"
 
+using thunder::check::find;
 using thunder::compile::compile;
 using thunder::compile::Options;
 using thunder::ir::Argument;
@@ -23,13 +23,6 @@ using thunder::ir::Trace;
 using thunder::ir::ValueId;
 
 namespace {
-
-const thunder::ir::Operator& find(const char* name, const char* overload = "") {
-  thunder::tracer::init_tracer();
-  const thunder::ir::Operator* op = thunder::tracer::find_operator(name, overload);
-  THUNDER_CHECK(op != nullptr, "test", name);
-  return *op;
-}
 
 thunder::ir::TypePtr type(thunder::ir::Dims sizes, bool requires_grad) {
   auto result = std::get<thunder::ir::TensorType>(*thunder::ir::tensor_type(thunder::ir::Dtype::kFloat32, sizes));

@@ -27,7 +27,7 @@ const executors::Executor& executor() {
   return kExecutor;
 }
 
-at::Tensor real(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
+at::Tensor bfloats(std::vector<std::int64_t> sizes) { return at::randn(sizes).to(at::kBFloat16); }
 
 /// Compiles a program, compares its results with PyTorch's, and returns how often the library ran.
 int runs_of(const Tensors& inputs, const check::TensorFunction& program, const Tensors& given = {}) {
@@ -49,7 +49,7 @@ int runs_of(const Tensors& inputs, const check::TensorFunction& program, const T
   return host::log().runs - before;
 }
 
-Tensors layer() { return {real({6, 16}), real({16, 8}), real({8})}; }
+Tensors layer() { return {bfloats({6, 16}), bfloats({16, 8}), bfloats({8})}; }
 
 Tensors gradient(const Tensors& x) {
   const at::Tensor product = at::mm(x[0], x[1]).view({2, 3, 8});
@@ -72,7 +72,7 @@ TEST(a_gelu_of_a_matmul) {
 
 TEST(a_gelu_of_a_linear_layer) {
   const auto function = [](const Tensors& x) { return Tensors{at::gelu(at::linear(x[0], x[1], x[2]), "tanh")}; };
-  const Tensors inputs{real({2, 3, 16}), real({8, 16}), real({8})};
+  const Tensors inputs{bfloats({2, 3, 16}), bfloats({8, 16}), bfloats({8})};
   CHECK_EQ(runs_of(inputs, function), 1);
   CHECK(host::log().epilogue == Epilogue::kGeluBias);
   const auto without_bias = [](const Tensors& x) {
@@ -81,7 +81,7 @@ TEST(a_gelu_of_a_linear_layer) {
   };
   CHECK_EQ(runs_of(inputs, without_bias), 1);
   CHECK(host::log().epilogue == Epilogue::kGeluAuxiliary);
-  const Tensors turned{real({3, 2, 16}).transpose(0, 1), real({8, 16}), real({8})};
+  const Tensors turned{bfloats({3, 2, 16}).transpose(0, 1), bfloats({8, 16}), bfloats({8})};
   CHECK_EQ(runs_of(inputs, function, turned), 0);
 }
 
@@ -96,20 +96,20 @@ TEST(what_a_gelu_is_of_is_kept_where_it_is_read) {
 }
 
 TEST(a_gradient_and_the_sum_of_its_columns) {
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 8}), real({2, 3, 8})}, &gradient), 1);
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 8}), bfloats({2, 3, 8})}, &gradient), 1);
   CHECK(host::log().epilogue == Epilogue::kGeluGradientBias);
   const auto without_sum = [](const Tensors& x) { return Tensors{gradient(x)[0]}; };
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 8}), real({2, 3, 8})}, without_sum), 1);
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 8}), bfloats({2, 3, 8})}, without_sum), 1);
   CHECK(host::log().epilogue == Epilogue::kGeluGradient);
 }
 
 TEST(inputs_that_lie_otherwise_run_by_operations) {
   Tensors given = layer();
-  given[0] = real({6 * 16 + 1}).slice(0, 1).view({6, 16});
+  given[0] = bfloats({6 * 16 + 1}).slice(0, 1).view({6, 16});
   const auto function = [](const Tensors& x) { return Tensors{at::gelu(at::addmm(x[2], x[0], x[1]), "tanh")}; };
   CHECK_EQ(runs_of(layer(), function, given), 0);
-  given = {real({6, 16}), real({16, 8}), real({3, 2, 8}).transpose(0, 1)};
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 8}), real({2, 3, 8})}, &gradient, given), 0);
+  given = {bfloats({6, 16}), bfloats({16, 8}), bfloats({3, 2, 8}).transpose(0, 1)};
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 8}), bfloats({2, 3, 8})}, &gradient, given), 0);
 }
 
 TEST(matmuls_that_stay_as_they_are) {
@@ -118,15 +118,15 @@ TEST(matmuls_that_stay_as_they_are) {
   const auto scaled = [](const Tensors& x) { return Tensors{at::gelu(at::addmm(x[2], x[0], x[1], 1, 2), "tanh")}; };
   CHECK_EQ(runs_of(layer(), scaled), 0);
   const auto matrix = [](const Tensors& x) { return Tensors{at::gelu(at::addmm(x[2], x[0], x[1]), "tanh")}; };
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 8}), real({6, 8})}, matrix), 0);
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 7}), real({7})}, matrix), 0);
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 8}), bfloats({6, 8})}, matrix), 0);
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 7}), bfloats({7})}, matrix), 0);
   const auto split = [](const Tensors& x) { return Tensors{at::gelu(at::mm(x[0], x[1]).view({12, 4}), "tanh")}; };
   CHECK_EQ(runs_of(layer(), split), 0);
   const auto read_twice = [](const Tensors& x) {
     const at::Tensor product = at::mm(x[0], x[1]);
     return Tensors{at::gelu_backward(product, x[2], "tanh"), product};
   };
-  CHECK_EQ(runs_of({real({6, 16}), real({16, 8}), real({6, 8})}, read_twice), 0);
+  CHECK_EQ(runs_of({bfloats({6, 16}), bfloats({16, 8}), bfloats({6, 8})}, read_twice), 0);
   const auto wide = [](const Tensors& x) {
     return Tensors{at::gelu(at::addmm(x[2], x[0], x[1]).to(at::kFloat), "tanh")};
   };

@@ -13,11 +13,13 @@
 #include "compile/executor_list.h"
 #include "ir/printer.h"
 #include "kernels_on_host.h"
+#include "random_tensors.h"
 #include "recorded_program.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::real;
 using check::recorded;
 using check::Tensors;
 using Program = check::TensorFunction;
@@ -66,9 +68,6 @@ int check(const Tensors& inputs, const Program& program, std::optional<at::Scala
   return launches;
 }
 
-at::Tensor real(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kFloat) {
-  return at::randn(sizes).to(dtype);
-}
 at::Tensor index(std::vector<std::int64_t> sizes, std::int64_t end) { return at::randint(0, end, sizes, at::kLong); }
 
 }  // namespace

@@ -15,12 +15,14 @@
 #include "ir/verifier.h"
 #include "kernels_on_host.h"
 #include "passes/dead_code_elimination.h"
+#include "random_tensors.h"
 #include "recorded_program.h"
 #include "tracer/operators.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::real;
 using check::recorded;
 using check::Tensors;
 
@@ -86,9 +88,6 @@ ir::Trace check_rows(const Tensors& inputs, const check::TensorFunction& program
   return trace;
 }
 
-at::Tensor real(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kFloat) {
-  return at::randn(sizes).to(dtype);
-}
 at::Tensor numbers(std::vector<std::int64_t> values) { return at::tensor(values); }
 
 /// Keys of some tokens go to their places in a cache, with arithmetic in front.

@@ -1,26 +1,18 @@
 #include <ATen/ATen.h>
 
-#include "base/error.h"
 #include "check.h"
 #include "compile/execution.h"
 #include "executors/aten/executor.h"
 #include "ir/builder.h"
 #include "ir/symbol_values.h"
 #include "ir/verifier.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "traced_operator.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::find;
 using executors::Executor;
-
-const ir::Operator& find(const char* name, const char* overload = "") {
-  tracer::init_tracer();
-  const ir::Operator* op = tracer::find_operator(name, overload);
-  THUNDER_CHECK(op != nullptr, "test", name);
-  return *op;
-}
 
 bool claims_nothing(const Executor&, const ir::BoundSymbol&, const ir::Trace&) { return false; }
 void lowers_nothing(const Executor&, const ir::BoundSymbol&, const ir::Trace&, runtime::ProgramBuilder&) {}

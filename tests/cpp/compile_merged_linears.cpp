@@ -18,6 +18,7 @@
 #include "kernels_on_host.h"
 #include "passes/dead_code_elimination.h"
 #include "passes/merged_linears.h"
+#include "random_tensors.h"
 #include "recorded_program.h"
 #include "rewritten_program.h"
 
@@ -25,6 +26,7 @@ namespace thunder::compile {
 namespace {
 
 using check::count_of;
+using check::real;
 using check::Tensors;
 
 constexpr passes::MergeRule kAll{.most_multiplications = 1e12, .copies_weights = true};
@@ -53,8 +55,6 @@ std::size_t layers_left(const Tensors& inputs, const check::TensorFunction& func
   return count_of(made, "aten::linear");
 }
 
-at::Tensor real(std::vector<std::int64_t> sizes) { return at::randn(sizes); }
-
 /// An input of 2 × 5 × 6 elements, and three layers of 8, 4 and 4 columns with biases.
 Tensors layers() {
   return {real({2, 5, 6}), real({8, 6}), real({8}), real({4, 6}), real({4}), real({4, 6}), real({4})};
@@ -62,7 +62,7 @@ Tensors layers() {
 
 at::Tensor heads(const at::Tensor& x) { return x.view({2, 5, -1, 4}).transpose(1, 2); }
 
-Tensors attention(const Tensors& x) {
+Tensors projected_attention(const Tensors& x) {
   const at::Tensor query = heads(at::linear(x[0], x[1], x[2]));
   const at::Tensor key = heads(at::linear(x[0], x[3], x[4]));
   const at::Tensor value = heads(at::linear(x[0], x[5], x[6]));
@@ -77,8 +77,8 @@ Tensors gated(const Tensors& x) {
 }  // namespace
 
 TEST(queries_keys_and_values_are_columns_of_one_matrix) {
-  CHECK_EQ(layers_left(layers(), &attention), std::size_t{1});
-  const ir::Trace made = merged(layers(), &attention);
+  CHECK_EQ(layers_left(layers(), &projected_attention), std::size_t{1});
+  const ir::Trace made = merged(layers(), &projected_attention);
   CHECK(ir::print(made, {.locations = false, .deletions = false}).find("split_with_sizes") != std::string::npos);
 }
 
@@ -117,7 +117,7 @@ TEST(casts_of_weights_are_one_cast_of_them_all) {
   rule.copies_weights = false;
   CHECK_EQ(layers_left(layers(), function, rule), std::size_t{1});
   CHECK_EQ(count_of(merged(layers(), function, rule), "aten::to"), std::size_t{3});
-  CHECK_EQ(layers_left(layers(), &attention, rule), std::size_t{3});
+  CHECK_EQ(layers_left(layers(), &projected_attention, rule), std::size_t{3});
 }
 
 TEST(layers_whose_results_somebody_sees_stay) {

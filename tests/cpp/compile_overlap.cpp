@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "check.h"
 #include "compile/compiler.h"
 #include "compile/execution.h"
@@ -15,23 +14,16 @@
 #include "ir/builder.h"
 #include "ir/verifier.h"
 #include "operators/facts.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "traced_operator.h"
 
 namespace thunder::compile {
 namespace {
 
+using check::find;
 using ir::Argument;
 using ir::ArgumentList;
 using ir::Trace;
 using ir::ValueId;
-
-const ir::Operator& find(const char* name, const char* overload = "") {
-  tracer::init_tracer();
-  const ir::Operator* op = tracer::find_operator(name, overload);
-  THUNDER_CHECK(op != nullptr, "test", name);
-  return *op;
-}
 
 /// Each symbol has a line of its own, which stays its name whatever passes make of it.
 struct Example {

@@ -26,8 +26,8 @@ using ir::ValueId;
 using Program = check::SymbolicProgram;
 using Tensors = std::vector<at::Tensor>;
 
-constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {33, 17}, {130, 257}};
-constexpr std::int64_t kSizesOfKernels[][2] = {{3, 64}, {33, 17}};  // each compiles
+constexpr std::int64_t kSizesOfBackwards[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {33, 17}, {130, 257}};
+constexpr std::int64_t kSizesOfBackwardKernels[][2] = {{3, 64}, {33, 17}};  // each compiles
 
 using Sizes = std::span<const std::int64_t[2]>;
 
@@ -44,7 +44,7 @@ void check_gradients(Program& program, const std::vector<ValueId>& gradients,
     options.verify = true;
     const auto compiled = compile(program.trace, options);
     const bool compiles_kernels = std::string_view(executor) == "cuda_on_host";
-    for (const auto& sizes : compiles_kernels ? Sizes(kSizesOfKernels) : Sizes(kSizes)) {
+    for (const auto& sizes : compiles_kernels ? Sizes(kSizesOfBackwardKernels) : Sizes(kSizesOfBackwards)) {
       const ir::Trace sized = ir::at_sizes(program.trace, sizes);
       Tensors inputs;
       Tensors leaves;

@@ -29,7 +29,7 @@ using Program = check::SymbolicProgram;
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors& inputs)>;
 
-constexpr std::int64_t kSizes[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {17, 17}, {33, 17}, {130, 257}};
+constexpr std::int64_t kSizesOfGradients[][2] = {{2, 2}, {3, 64}, {64, 3}, {7, 100}, {17, 17}, {33, 17}, {130, 257}};
 
 /// Marks what a gradient is asked for, and all that is computed from it.
 void require_grad(Program& program) {
@@ -101,7 +101,7 @@ void check(Program& program, const std::vector<ValueId>& outputs, const Function
     options.verify = true;
     options.rematerialize = rematerialize;
     const auto compiled = compile(program.trace, options);
-    for (const auto& sizes : kSizes) {
+    for (const auto& sizes : kSizesOfGradients) {
       const std::string text = std::to_string(sizes[0]) + " and " + std::to_string(sizes[1]);
       check_at(*compiled, sample_inputs(ir::at_sizes(program.trace, sizes)), function, skipped, text);
     }
@@ -110,7 +110,7 @@ void check(Program& program, const std::vector<ValueId>& outputs, const Function
 
 }  // namespace
 
-TEST(gradients_of_elements_that_broadcast) {
+TEST(symbolic_gradients_of_elements_that_broadcast) {
   Program p;
   const Dims sizes{p.rows, p.columns};
   const ValueId x = p.input(sizes);
@@ -166,7 +166,7 @@ TEST(gradients_of_a_softmax) {
         [](const Tensors& in) { return Tensors{at::softmax(in[0] * 0.5, -1) * in[0]}; });
 }
 
-TEST(gradients_of_a_layer_norm) {
+TEST(symbolic_gradients_of_a_layer_norm) {
   Program p;
   const Dims sizes{p.rows, p.columns};
   const ValueId x = p.input(sizes);

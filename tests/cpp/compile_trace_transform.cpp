@@ -1,25 +1,19 @@
 // Transforms in C++ that change what prologue and computation hand on.
 #include <ATen/ATen.h>
 
-#include "base/error.h"
 #include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "check.h"
 #include "compile/trace_transform.h"
 #include "ir/builder.h"
 #include "ir/trace_edit.h"
-#include "tracer/fallback.h"
+#include "traced_operator.h"
 #include "tracer/operators.h"
 
 namespace thunder::compile {
 namespace {
 
-const ir::Operator& find(const char* name, const char* overload = "") {
-  tracer::init_tracer();
-  const ir::Operator* op = tracer::find_operator(name, overload);
-  THUNDER_CHECK(op != nullptr, "test", name);
-  return *op;
-}
+using check::find;
 
 const ir::TypePtr kWide = ir::tensor_type(ir::Dtype::kFloat64, {3});
 const ir::TypePtr kNarrow = ir::tensor_type(ir::Dtype::kFloat32, {3});

@@ -21,7 +21,7 @@ Matmuls& matmuls() {
   return matmuls;
 }
 
-at::Tensor real(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kBFloat16) {
+at::Tensor bfloats(std::vector<std::int64_t> sizes, at::ScalarType dtype = at::kBFloat16) {
   return at::randn(sizes).to(dtype);
 }
 
@@ -31,8 +31,8 @@ bool is_close(const at::Tensor& got, const at::Tensor& expected) {
 
 /// Operands of 4 × 16 and 16 × 8, in each of the orders of memory.
 std::vector<std::pair<at::Tensor, at::Tensor>> operands(at::ScalarType dtype) {
-  const at::Tensor left = real({4, 16}, dtype);
-  const at::Tensor right = real({16, 8}, dtype);
+  const at::Tensor left = bfloats({4, 16}, dtype);
+  const at::Tensor right = bfloats({16, 8}, dtype);
   const auto by_columns = [&](const at::Tensor& matrix) {
     at::Tensor wide = at::zeros({matrix.size(1), 16}, matrix.options());
     wide.slice(1, 0, matrix.size(0)).copy_(matrix.t());
@@ -64,7 +64,7 @@ TEST(products_of_operands_in_every_order) {
 
 TEST(gelus_and_what_they_are_of) {
   for (const auto& [left, right] : operands(at::kBFloat16)) {
-    Tensors tensors{.left = left, .right = right, .result = at::empty({4, 8}, left.options()), .bias = real({8})};
+    Tensors tensors{.left = left, .right = right, .result = at::empty({4, 8}, left.options()), .bias = bfloats({8})};
     tensors.auxiliary = at::empty({4, 8}, left.options());
     CHECK(matmuls().run(Epilogue::kGeluAuxiliaryBias, tensors));
     const at::Tensor input = at::addmm(tensors.bias.to(at::kDouble), left.to(at::kDouble), right.to(at::kDouble));
@@ -80,7 +80,7 @@ TEST(gelus_and_what_they_are_of) {
 TEST(gradients_and_their_sums) {
   for (const auto& [left, right] : operands(at::kBFloat16)) {
     Tensors tensors{.left = left, .right = right, .result = at::empty({4, 8}, left.options())};
-    tensors.auxiliary = real({4, 8});
+    tensors.auxiliary = bfloats({4, 8});
     tensors.bias = at::empty({8}, left.options());
     CHECK(matmuls().run(Epilogue::kGeluGradientBias, tensors));
     const at::Tensor product = at::mm(left.to(at::kDouble), right.to(at::kDouble));
@@ -95,20 +95,20 @@ TEST(what_the_library_cannot_read_is_left) {
     const Tensors tensors{left, right, at::empty({left.size(0), right.size(1)}, left.options()), bias, {}};
     return matmuls().run(bias.defined() ? Epilogue::kBias : Epilogue::kNone, tensors);
   };
-  CHECK(runs(real({4, 16}), real({16, 8})));
-  CHECK(!runs(real({4, 15}), real({15, 8})));
-  CHECK(!runs(real({4, 16}), real({16, 7})));
-  CHECK(!runs(real({4 * 16 + 1}).slice(0, 1).view({4, 16}), real({16, 8})));
-  CHECK(!runs(real({4, 16}), real({16, 8}), real({9}).slice(0, 1)));
-  CHECK(!runs(real({4, 32}).slice(1, 0, 32, 2), real({16, 8})));
-  CHECK(!runs(real({16}).expand({4, 16}), real({16, 8})));
-  CHECK(!runs(real({0, 16}), real({16, 8})));
-  CHECK(runs(real({1, 16}), real({16, 8})));
+  CHECK(runs(bfloats({4, 16}), bfloats({16, 8})));
+  CHECK(!runs(bfloats({4, 15}), bfloats({15, 8})));
+  CHECK(!runs(bfloats({4, 16}), bfloats({16, 7})));
+  CHECK(!runs(bfloats({4 * 16 + 1}).slice(0, 1).view({4, 16}), bfloats({16, 8})));
+  CHECK(!runs(bfloats({4, 16}), bfloats({16, 8}), bfloats({9}).slice(0, 1)));
+  CHECK(!runs(bfloats({4, 32}).slice(1, 0, 32, 2), bfloats({16, 8})));
+  CHECK(!runs(bfloats({16}).expand({4, 16}), bfloats({16, 8})));
+  CHECK(!runs(bfloats({0, 16}), bfloats({16, 8})));
+  CHECK(runs(bfloats({1, 16}), bfloats({16, 8})));
 }
 
 TEST(an_algorithm_is_looked_for_once) {
-  const at::Tensor left = real({3, 24});
-  const at::Tensor right = real({24, 8});
+  const at::Tensor left = bfloats({3, 24});
+  const at::Tensor right = bfloats({24, 8});
   const int searches = host::log().searches;
   for (int i = 0; i < 3; ++i)
     CHECK(matmuls().run(Epilogue::kNone, {left, right, at::empty({3, 8}, left.options()), {}, {}}));
@@ -117,19 +117,20 @@ TEST(an_algorithm_is_looked_for_once) {
 
 TEST(problems_without_an_algorithm_are_left) {
   host::log().has_algorithm = false;
-  const at::Tensor left = real({5, 24});
+  const at::Tensor left = bfloats({5, 24});
   const int runs = host::log().runs;
   for (int i = 0; i < 2; ++i)
-    CHECK(!matmuls().run(Epilogue::kNone, {left, real({24, 8}), at::empty({5, 8}, left.options()), {}, {}}));
+    CHECK(!matmuls().run(Epilogue::kNone, {left, bfloats({24, 8}), at::empty({5, 8}, left.options()), {}, {}}));
   host::log().has_algorithm = true;
   CHECK_EQ(host::log().runs, runs);
 }
 
 TEST(settings_of_the_user) {
-  const at::Tensor left = real({6, 24});
+  const at::Tensor left = bfloats({6, 24});
   const auto run = [&](const at::Tensor& operand) {
-    return matmuls().run(Epilogue::kNone,
-                         {operand, real({24, 8}, operand.scalar_type()), at::empty({6, 8}, operand.options()), {}, {}});
+    return matmuls().run(
+        Epilogue::kNone,
+        {operand, bfloats({24, 8}, operand.scalar_type()), at::empty({6, 8}, operand.options()), {}, {}});
   };
   at::Context& context = at::globalContext();
   context.setAllowBF16ReductionCuBLAS(false);
@@ -148,8 +149,8 @@ TEST(settings_of_the_user) {
 
 TEST(workspace_is_as_large_as_pytorchs) {
   const auto workspace_for = [](std::int64_t rows) {
-    const at::Tensor left = real({rows, 24});
-    CHECK(matmuls().run(Epilogue::kNone, {left, real({24, 8}), at::empty({rows, 8}, left.options()), {}, {}}));
+    const at::Tensor left = bfloats({rows, 24});
+    CHECK(matmuls().run(Epilogue::kNone, {left, bfloats({24, 8}), at::empty({rows, 8}, left.options()), {}, {}}));
     return host::log().most_workspace;
   };
   CHECK_EQ(workspace_for(11), std::uint64_t{32} << 20U);
@@ -163,8 +164,8 @@ TEST(descriptions_are_given_back) {
   {
     const host::Host device;
     Matmuls short_lived(device);
-    const at::Tensor left = real({4, 16});
-    CHECK(short_lived.run(Epilogue::kNone, {left, real({16, 8}), at::empty({4, 8}, left.options()), {}, {}}));
+    const at::Tensor left = bfloats({4, 16});
+    CHECK(short_lived.run(Epilogue::kNone, {left, bfloats({16, 8}), at::empty({4, 8}, left.options()), {}, {}}));
     CHECK(host::log().alive > alive);
   }
   CHECK_EQ(host::log().alive, alive);

@@ -1,15 +1,18 @@
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <string>
 
 #include "check.h"
+#include "program_operands.h"
 #include "runtime/autograd_node.h"
 #include "runtime/program_builder.h"
 
 using c10::IValue;
+using thunder::check::constant;
+using thunder::check::find;
+using thunder::check::slot;
 using thunder::runtime::BackwardProgram;
 using thunder::runtime::BackwardPrograms;
 using thunder::runtime::CotangentSet;
@@ -22,12 +25,6 @@ using thunder::runtime::Slot;
 using Output = DifferentiableProgram::Output;
 
 namespace {
-
-c10::OperatorHandle find(const char* name, const char* overload = "") {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-Operand slot(std::uint32_t number) { return {Slot{number}}; }
-Operand constant(IValue value) { return {std::move(value)}; }
 
 /// Lets `backward` be the one for all cotangents, which reads all of `saved`.
 void set_backward(DifferentiableProgram& program, ProgramBuilder& builder, std::size_t cotangent_count) {

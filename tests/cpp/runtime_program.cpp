@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <array>
 #include <string>
@@ -7,10 +6,14 @@
 #include <vector>
 
 #include "check.h"
+#include "program_operands.h"
 #include "runtime/program.h"
 #include "runtime/program_builder.h"
 
 using c10::IValue;
+using thunder::check::constant;
+using thunder::check::find;
+using thunder::check::slot;
 using thunder::runtime::kNoSlot;
 using thunder::runtime::ListOperand;
 using thunder::runtime::Operand;
@@ -20,11 +23,6 @@ using thunder::runtime::Slot;
 
 namespace {
 
-c10::OperatorHandle find(const char* name, const char* overload = "") {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
-}
-Operand slot(std::uint32_t number) { return {Slot{number}}; }
-Operand constant(IValue value) { return {std::move(value)}; }
 Operand tensors(std::vector<Operand> elements) { return {ListOperand{c10::TensorType::get(), std::move(elements)}}; }
 
 std::vector<at::Tensor> run(const Program& program, std::vector<at::Tensor> inputs) {

@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "bridge/convert.h"
 #include "check.h"
 #include "ir/builder.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "traced_operator.h"
 
 namespace thunder::check {
 
@@ -46,14 +44,6 @@ class SymbolicProgram {
   [[nodiscard]] ir::TensorType type_of(ir::ValueId value) const { return *trace.tensor_type(value); }
 
   ir::Trace trace{"computation", std::make_shared<ir::TraceContext>()};
-
- private:
-  static const ir::Operator& find(const char* name, const char* overload) {
-    tracer::init_tracer();
-    const ir::Operator* op = tracer::find_operator(name, overload);
-    THUNDER_CHECK(op != nullptr, "test", name);
-    return *op;
-  }
 };
 
 /// An input of a type without symbols: random numbers, or indices below five.

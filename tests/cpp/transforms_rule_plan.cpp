@@ -1,22 +1,15 @@
 #include <ATen/ATen.h>
 
-#include "base/error.h"
 #include "check.h"
 #include "ir/builder.h"
 #include "ir/verifier.h"
-#include "tracer/fallback.h"
-#include "tracer/operators.h"
+#include "traced_operator.h"
 #include "transforms/rule_plan.h"
 
 namespace thunder::transforms {
 namespace {
 
-const ir::Operator& find(const char* name, const char* overload = "") {
-  tracer::init_tracer();
-  const ir::Operator* op = tracer::find_operator(name, overload);
-  THUNDER_CHECK(op != nullptr, "test", name);
-  return *op;
-}
+using check::find;
 
 ir::TypePtr vector() { return ir::tensor_type(ir::Dtype::kFloat32, {3}); }
 

@@ -154,3 +154,23 @@ def test_training_steps_in_one_program_take_batches_of_any_size(step: Callable[.
         torch.testing.assert_close(compiled(models[1], optimizers[1], x.clone(), y), expected)
         torch.testing.assert_close(list(models[1].parameters()), list(models[0].parameters()), rtol=1e-4, atol=1e-4)
     assert thunder.compile_stats(compiled)["specializations"] <= 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, n: x[n].sin() + x[-n].cos(),
+        lambda x, n: x[n - 7].sin() + x[1].cos(),
+        lambda x, n: x[:, -n - 1].sin() + x[:, 2].cos(),
+        lambda x, n: x[x[:n].shape[0] - x.shape[0]].sin() * 2 + x[2],
+        lambda x, n: torch.select(x * 2, 0, -n).sin() + x.sin().select(0, n),
+    ],
+)
+def test_gradients_of_rows_that_are_counted_from_the_end(function: Callable[..., Tensor]) -> None:
+    compiled = thunder.jit(function)
+    for n in (2, 3, 4, 6, 5):
+        x = torch.randn(8, 64, dtype=torch.float64, requires_grad=True)
+        (got,) = torch.autograd.grad(compiled(x, n).sum(), x)
+        (expected,) = torch.autograd.grad(function(x, n).sum(), x)
+        torch.testing.assert_close(got, expected)
+    assert thunder.cache_misses(compiled) == 2
