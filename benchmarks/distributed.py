@@ -4,13 +4,15 @@ torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py              
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 1b --ways ddp  (GPUs: NCCL)
 torchrun --standalone --nproc-per-node 2 benchmarks/distributed.py --model 7b --ways fsdp --length 4096
 
-Each process takes steps on tokens of its own, or on the same where `tensor` splits layers; `alone` is for one process: forward, backward, AdamW,
+Each process takes steps on tokens of its own, or on the same where `tensor` splits layers: forward, backward, AdamW,
 with parameters of `--dtype` (default: bfloat16 on GPUs), or of float32 and autocast to `--autocast`. One way after the
-other runs in the same processes. `ms` is the median of the steps of the slowest process, `first_s` its first step with
-compilation, `peak_GiB` its largest memory after the first step; `communication_ms` is the time in which kernels of NCCL
-run in a profiled step, `hidden` the share of it in which other kernels run too, of the process with the smallest one
-(GPUs only). `first_loss` and `loss` are those of the first and the last step, over all processes: they are the same for
-all ways of one kind but for rounding.
+other runs in the same processes; `alone` is the model in one process, with which to compare.
+
+`ms` is the median of the steps of the slowest process, `first_s` its first step with compilation, `peak_GiB` its
+largest memory after the first step; `communication_ms` is the time in which kernels of NCCL run in a profiled step,
+`hidden` the share of it in which other kernels run too, of the process with the smallest one (GPUs only). `first_loss`
+and `loss` are those of the first and the last step, over all processes: they are the same for all ways of one kind but
+for rounding.
 """
 
 from __future__ import annotations

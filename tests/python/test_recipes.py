@@ -7,6 +7,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import distributed_plugins
@@ -14,7 +15,15 @@ import pytest
 import torch
 from beside_eager import assert_as_eager
 from processes import BACKENDS, run_in_processes
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 import thunder
 from thunder import plugins, recipes
@@ -199,7 +208,7 @@ def test_explain_recipe_prints_a_call(capsys: pytest.CaptureFixture[str]) -> Non
 def test_explain_recipe_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     model = llama()
     thunder.explain_recipe(model)
-    assert "model.generation_config.cache_implementation='static'" in capsys.readouterr().out
+    assert "model.generate(…, cache_implementation='static')" in capsys.readouterr().out
     assert model.generation_config.cache_implementation is None
 
 
@@ -225,6 +234,35 @@ def test_cache_that_was_chosen_stays() -> None:
     model.generation_config.cache_implementation = "dynamic"
     thunder.compile(model)
     assert model.generation_config.cache_implementation == "dynamic"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"prompt_lookup_num_tokens": 3}, {"use_cache": False}, {"num_beams": 2}, {"cache_implementation": "dynamic"}],
+    ids=lambda other: next(iter(other)),
+)
+def test_other_ways_to_generate(other: dict[str, Any]) -> None:
+    model, prompt = llama(), torch.arange(6).unsqueeze(0)
+    expected = model.generate(prompt, **GENERATE, **other)
+    torch.testing.assert_close(thunder.compile(model).generate(prompt, **GENERATE, **other), expected)
+
+
+def test_generate_with_a_configuration() -> None:
+    model, prompt = llama(), torch.arange(6).unsqueeze(0)
+    config = GenerationConfig(**GENERATE)
+    compiled = thunder.compile(model)
+    torch.testing.assert_close(compiled.generate(prompt, config), model.generate(prompt, config))
+    assert thunder.cache_misses(compiled) == 2
+    assert config.cache_implementation is None
+
+
+def test_models_are_saved_as_they_were(tmp_path: Path) -> None:
+    model = llama()
+    model.config.use_cache = model.generation_config.use_cache = False
+    thunder.compile(model).save_pretrained(tmp_path / "compiled")
+    model.save_pretrained(tmp_path / "plain")
+    for name in ("config.json", "generation_config.json"):
+        assert (tmp_path / "compiled" / name).read_text() == (tmp_path / "plain" / name).read_text()
 
 
 def test_models_that_do_not_generate_have_no_settings() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Mapping
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from thunder.module import ThunderModule
@@ -25,8 +28,10 @@ def _is_of(model: object, packages: tuple[str, ...], names: tuple[str, ...] = ()
 class HFTransformers(BaseRecipe):
     """Hugging Face models: `generate` keeps keys and values in a cache of fixed size.
 
-    With the cache that `generate` takes by default each token gives tensors of other sizes, and so another program.
-    With one of fixed size there are two programs, one for the prompt and one for all tokens behind it.
+    With the cache that `generate` takes by default each token gives tensors of other sizes. With one of fixed size
+    there are two programs, one for the prompt and one for all tokens after it. The model and its `generation_config`
+    stay as they are, as do calls of `generate` that name a cache, or that work with none of fixed size
+    (`use_cache=False`, assisted generation).
 
     Args:
         static_cache: False leaves the cache as it is.
@@ -35,8 +40,8 @@ class HFTransformers(BaseRecipe):
 
     name = "hf-transformers"
     reasons: Mapping[str, str] = {
-        "generation_config.cache_implementation": "tokens after the prompt share one program",
-        "generation_config.disable_compile": "thunder compiles the decoding step, not torch.compile",
+        "cache_implementation": "tokens after the prompt share one program",
+        "disable_compile": "thunder compiles the decoding step, not torch.compile",
     }
 
     def __init__(self, *, static_cache: bool = True, **options: Any) -> None:
@@ -55,15 +60,67 @@ class HFTransformers(BaseRecipe):
                 f"recipe {self.name}: expected a transformers.PreTrainedModel, got {type(model).__qualname__}"
             )
 
-    def setup_attributes(self, model: Any) -> Mapping[str, Any] | None:
-        """Return the settings of `generate`, for models that can take them and have no other cache chosen."""
+    def settings(self, model: Any) -> Settings:
+        """Return the options, and the keywords that calls of `generate` get."""
+        settings = super().settings(model)
+        if not self._has_static_cache(model):
+            return settings
+        keywords = (
+            Setting(name, value, self.name, self.reasons[name], method="generate")
+            for name, value in _STATIC_CACHE.items()
+        )
+        return dataclasses.replace(settings, settings=(*keywords, *settings.settings))
+
+    def compile(self, model: Any, options: dict[str, Any]) -> Any:
+        """Return the compiled model, whose class, made for it alone, has a `generate` of its own."""
+        compiled = super().compile(model, options)
+        if self._has_static_cache(model) and isinstance(compiled, ThunderModule):
+            type(compiled).generate = _with_static_cache(type(model).generate)  # type: ignore[attr-defined]
+        return compiled
+
+    def _has_static_cache(self, model: Any) -> bool:
+        """Return whether `generate` is to take a cache of fixed size: for models that can, with no other one chosen."""
         config = getattr(model, "generation_config", None)
-        can_generate = getattr(model, "can_generate", lambda: False)()
-        if not self.static_cache or config is None or not can_generate:
-            return None
-        if not getattr(model, "_can_compile_fullgraph", False) or config.cache_implementation is not None:
-            return None
-        return {"generation_config.cache_implementation": "static", "generation_config.disable_compile": True}
+        return (
+            self.static_cache
+            and self.interpreter == "thunder.jit"
+            and config is not None
+            and getattr(model, "can_generate", lambda: False)()
+            and getattr(model, "_can_compile_fullgraph", False)
+            and config.cache_implementation is None
+        )
+
+
+_STATIC_CACHE = {"cache_implementation": "static", "disable_compile": True}
+# Arguments of `generate` that go with a cache of their own, or with none of fixed size.
+_OTHER_CACHES = (
+    "assistant_early_exit",
+    "assistant_model",
+    "cache_implementation",
+    "custom_generate",
+    "past_key_values",
+    "prompt_lookup_num_tokens",
+)
+
+
+def _with_static_cache(generate: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `generate` of Transformers with a cache of fixed size for calls that do not name another one."""
+    signature = inspect.signature(generate)
+
+    @functools.wraps(generate)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = signature.bind_partial(self, *args, **kwargs)
+        config = call.arguments.get("generation_config")
+        chosen = {**(config or self.generation_config).to_dict(), **call.arguments, **call.arguments.get("kwargs", {})}
+        if chosen.get("use_cache") is False or any(chosen.get(name) is not None for name in _OTHER_CACHES):
+            return generate(self, *args, **kwargs)
+        if config is None:
+            return generate(self, *args, **{**_STATIC_CACHE, **kwargs})
+        call.arguments["generation_config"] = config = copy.deepcopy(config)
+        config.update(**_STATIC_CACHE)
+        return generate(*call.args, **call.kwargs)
+
+    return wrapper
 
 
 class LitGPT(BaseRecipe):

@@ -26,11 +26,12 @@ class Setting:
     """One thing that a recipe chooses.
 
     Attributes:
-        name: an option of `thunder.jit`, or an attribute of the model (`generation_config.cache_implementation`).
+        name: an option of `thunder.jit`, an attribute of the model, or a keyword of one of its methods.
         value: its value.
         origin: the recipe or plugin that chose it.
         reason: why; may be empty.
         of_model: True for an attribute of the model.
+        method: the method of the model that gets the keyword where a call leaves it open; empty for all else.
     """
 
     name: str
@@ -38,11 +39,21 @@ class Setting:
     origin: str
     reason: str = ""
     of_model: bool = False
+    method: str = ""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it is an option of `thunder.jit`."""
+        return not self.of_model and not self.method
 
     def __str__(self) -> str:
-        name = f"model.{self.name}" if self.of_model else self.name
+        setting = f"{self.name}={self.value!r}"
+        if self.method:
+            setting = f"model.{self.method}(…, {setting})"
+        elif self.of_model:
+            setting = f"model.{setting}"
         reason = f"  # {self.origin}: {self.reason}" if self.reason else f"  # {self.origin}"
-        return f"{name}={self.value!r}{reason}"
+        return setting + reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +67,13 @@ class Settings:
     @property
     def options(self) -> dict[str, Any]:
         """The keywords of `thunder.jit` (or `thunder.dynamo.thunderfx`)."""
-        return {setting.name: setting.value for setting in self.settings if not setting.of_model}
+        return {setting.name: setting.value for setting in self.settings if setting.is_option}
 
     def __str__(self) -> str:
         function = "thunder.jit" if self.interpreter == "thunder.jit" else "thunder.dynamo.thunderfx"
-        lines = [f"recipe {self.recipe}:", *(f"  {setting}" for setting in self.settings if setting.of_model)]
+        lines = [f"recipe {self.recipe}:", *(f"  {setting}" for setting in self.settings if not setting.is_option)]
         lines += [f"  {function}(", "      model,"]
-        lines += [f"      {_with_comma(setting)}" for setting in self.settings if not setting.of_model]
+        lines += [f"      {_with_comma(setting)}" for setting in self.settings if setting.is_option]
         return "\n".join([*lines, "  )"])
 
 
