@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,20 @@ bool has_arithmetic(const ir::BoundSymbol& symbol) {
   const operators::Elements* elements = operators::find_elements(*symbol.op);
   return elements != nullptr && elements->domain != kExpansion && elements->domain != kCopy &&
          elements->domain != kView;
+}
+
+/// Whether tensors of several floating-point dtypes meet, which many kernels refuse and few meta kernels do.
+bool mixes_dtypes(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  std::optional<ir::Dtype> first;
+  bool is_mixed = false;
+  const auto look_at = [&](ir::ValueId id) {
+    const ir::TensorType* type = trace.tensor_type(id);
+    if (type == nullptr || !ir::is_floating_point(type->dtype)) return;
+    is_mixed = is_mixed || (first && *first != type->dtype);
+    first = type->dtype;
+  };
+  for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, look_at);
+  return is_mixed;
 }
 
 std::string message_of(const std::exception& error) {
@@ -115,7 +130,7 @@ void keep_errors(ir::Trace& trace) {
       if (!runs && result != ir::kNoValue) require_accepted_by_kernel(trace, symbol);
       if (runs) kept[i] = result;
       has_kept |= runs;
-    } else if (has_arithmetic(symbol)) {
+    } else if (has_arithmetic(symbol) || mixes_dtypes(trace, symbol)) {
       require_accepted_by_kernel(trace, symbol);
     }
     if (runs) add_needs(symbol.arguments);

@@ -118,3 +118,45 @@ def test_refusal_of_a_kernel_names_the_line() -> None:
 
     with pytest.raises(NotImplementedError, match=r"(?s)gelu: .*approximate.*test_kernel_refusals\.py, line"):
         thunder.jit(program, fullgraph=True)(torch.ones(3))
+
+
+MIXING: dict[str, Program] = {
+    "matmul": lambda x, y: x @ y,
+    "mv": lambda x, y: x.mv(y[0]),
+    "bmm": lambda x, y: torch.bmm(x[None], y[None]),
+    "baddbmm": lambda x, y: torch.baddbmm(x[None], x[None], y[None]),
+    "linear": F.linear,
+    "einsum": lambda x, y: torch.einsum("ij,kj->ik", x, y),
+    "conv2d": lambda x, y: F.conv2d(x[None, None], y[None, None]),
+    "layer_norm": lambda x, y: F.layer_norm(x, (4,), y[0]),
+    "batch_norm": lambda x, y: F.batch_norm(x, None, None, y[0], y[0], True),
+    "group_norm": lambda x, y: F.group_norm(x, 1, y[0], y[0]),
+    "cdist": torch.cdist,
+    "grid_sample": lambda x, y: F.grid_sample(x[None, None], y[None, None, :, :2]),
+}
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_refusal_of_two_dtypes_that_a_program_catches_after_a_write(name: str) -> None:
+    def program(x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> Any:
+        count.add_(1)
+        try:
+            return MIXING[name](x, y)
+        except RuntimeError:
+            return count
+
+    for function in (program, thunder.jit(program)):
+        count = torch.zeros(())
+        for _ in range(2):
+            assert function(torch.ones(4, 4), torch.ones(4, 4, dtype=torch.float64), count) is count
+        assert count == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_kernels_that_take_two_dtypes_run_compiled() -> None:
+    def program(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        y = F.group_norm(F.layer_norm(x, (8,), weight), 2, weight, weight)
+        return F.batch_norm(torch.where(y > 0, y, weight), None, None, weight, weight, True)
+
+    x, weight = torch.randn(4, 8, dtype=torch.bfloat16), torch.ones(8)
+    torch.testing.assert_close(thunder.jit(program, fullgraph=True)(x, weight), program(x, weight))
