@@ -128,6 +128,9 @@ void TensorWrites::require_turnable(const c10::OperatorHandle& op, const at::Ten
   if (was_resized) refuse(op, "an input that was resized gets another geometry; use the variant that returns a view");
   const at::Tensor& gradient = target.mutable_grad();  // grad() warns of non-leaves
   if (gradient.defined()) refuse(op, "a tensor with a gradient gets another geometry");
+  const auto history = target.grad_fn();
+  if (history != nullptr && !history->tensor_pre_hooks().empty())
+    refuse(op, "a tensor with hooks gets another geometry; register them on a clone");
 }
 
 void TensorWrites::turn(const at::Tensor& target, const at::Tensor& source, bool detaches) {

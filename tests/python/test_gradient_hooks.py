@@ -433,3 +433,21 @@ def test_handle_that_is_returned_removes_the_hook(on_input: bool) -> None:
             y.sum().backward()
             gradients.append(x.grad.tolist())
     assert gradients[:2] == gradients[2:]
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("method", ["squeeze_", "t_"])
+def test_hook_on_a_tensor_that_is_turned_in_place_afterwards(method: str) -> None:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        y = x * weight
+        y.register_hook(lambda g: g * 10)
+        doubled = 2 * y
+        getattr(y, method)()
+        return doubled.sum() + y.sum()
+
+    found = []
+    for call in (function, thunder.jit(function)):
+        weight = torch.ones(3, requires_grad=True)
+        call(torch.arange(3.0).reshape(1, 3), weight).backward()
+        found.append(weight.grad)
+    torch.testing.assert_close(found[1], found[0])
