@@ -112,6 +112,16 @@ void refuse(py::Borrowed value) {
                Py_TYPE(value)->tp_name);
 }
 
+/// Templates are built, run and printed by recursion, for which a thread's stack has to be large enough.
+constexpr int kDeepest = 1000;
+
+void refuse_depth(py::Borrowed value) {
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: what the function returns or stores has objects in objects, more than %d levels deep (the "
+               "one at that depth is of type '%.200s')",
+               kDeepest, Py_TYPE(value)->tp_name);
+}
+
 }  // namespace
 
 std::uint32_t StructureBuilder::add_leaf(PartKind kind, std::uint32_t index, py::Borrowed object) {
@@ -193,7 +203,11 @@ std::uint32_t StructureBuilder::add_composite(py::Borrowed value) {
   const std::uint32_t index = add_leaf(PartKind::kConstant, 0, nullptr);
   parts_by_object_.emplace(value, index);
   StructurePart part;  // filled aside: `parts_` grows meanwhile
-  if (!add_container(part, value)) return kFailed;
+  if (depth_ >= kDeepest) return refuse_depth(value), kFailed;
+  ++depth_;
+  const bool is_added = add_container(part, value);
+  --depth_;
+  if (!is_added) return kFailed;
   structure_.parts_[index] = std::move(part);
   return index;
 }
