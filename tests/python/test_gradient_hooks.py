@@ -433,3 +433,14 @@ def test_handle_that_is_returned_removes_the_hook(on_input: bool) -> None:
             y.sum().backward()
             gradients.append(x.grad.tolist())
     assert gradients[:2] == gradients[2:]
+
+
+@pytest.mark.parametrize("gives_tensor", [True, False])
+def test_handle_that_is_returned_is_named(gives_tensor: bool) -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x * 2
+        handle = y.register_hook(lambda g: g * 3)
+        return (y if gives_tensor else y.sin()), handle
+
+    with pytest.raises(NotImplementedError, match="the handle of a hook that it registered"):
+        thunder.jit(program, fullgraph=True)(torch.ones(3, requires_grad=True))

@@ -136,8 +136,8 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
   return {};
 }
 
-/// The way to an object. Where it is long, as in linked lists, a number stands for its beginning: no two ways of a trace
-/// read the same.
+/// The way to an object. Where it is long, as in linked lists, a number stands for its beginning: no two ways of a
+/// trace read the same.
 std::string spell_node(const Node& node, int depth) {
   constexpr int kDeepest = 128;
   if (!node.name.empty()) return node.name;

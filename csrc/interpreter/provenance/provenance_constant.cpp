@@ -49,8 +49,7 @@ ConstantKind classify_tuple(py::Borrowed tuple, const TensorHooks& hooks, int de
   if (depth > kDeepest) return ConstantKind::kUnknown;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject* item = PyTuple_GET_ITEM(tuple, i);
-    const ConstantKind kind =
-        PyTuple_CheckExact(item) ? classify_tuple(item, hooks, depth + 1) : classify(item, hooks);
+    const ConstantKind kind = PyTuple_CheckExact(item) ? classify_tuple(item, hooks, depth + 1) : classify(item, hooks);
     if (kind == ConstantKind::kUnknown) return ConstantKind::kUnknown;
   }
   return ConstantKind::kEquality;

@@ -349,9 +349,14 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
 bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed value) {
   PyObject* callback = reinterpret_cast<PyWeakReference*>(value)->wr_callback;
   const py::Ref referent = py::Ref::steal(PyObject_CallNoArgs(value));
-  // The handle of a hook refers to the hooks of a tensor, which another call makes anew.
-  const bool is_of_hooks = referent && PyDict_Check(referent.get());
-  if (!referent || referent.get() == Py_None || is_of_hooks) return refuse(value), false;
+  // The handle of a hook refers to the hooks of a tensor or a module, which another call makes anew.
+  if (referent && PyDict_Check(referent.get())) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: the function returns or stores the handle of a hook that it registered, such as "
+                    "Tensor.register_hook gives; register the hook outside, or drop the handle");
+    return false;
+  }
+  if (!referent || referent.get() == Py_None) return refuse(value), false;
   const py::Ref key = py::Ref::steal(PyObject_GetAttrString(value, "key"));
   PyErr_Clear();
   const py::Ref items = py::Ref::steal(
@@ -396,6 +401,7 @@ bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
     add_value(item.get());
   };
   for_each_slot(type, add_slot);
+  if (!complete) return false;
   static PyObject* const default_factory = PyUnicode_InternFromString("default_factory");
   if (PyObject_TypeCheck(value, default_dict_type()) != 0) add_slot(default_factory);
   return complete;
