@@ -331,32 +331,63 @@ class Rewriter {
     return made;
   }
 
-  /// The backward's value for one of the forward, saved or computed again here.
+  /// The backward's value for one of the forward, saved or computed again here. What a value is computed from comes
+  /// before it, by a list rather than by recursion: a chain of operations may be longer than the stack is deep.
   ir::ValueId value_of(ir::ValueId id) {
-    ir::ValueId& value = in_backward_[ir::index_of(id)];
-    const ir::BoundSymbol* maker = cut_.recomputed_by(id);
-    if (maker == nullptr) {
-      if (value == ir::kNoValue) value = add_value(id);
-      if (!is_saved(id)) saved_.push_back(id);
-      is_saved_[ir::index_of(id)] = true;
-      return value;
+    std::vector<ir::ValueId> pending{id};
+    while (!pending.empty()) {
+      const ir::ValueId value = pending.back();
+      const ir::BoundSymbol* maker = cut_.recomputed_by(value);
+      const bool is_known = maker != nullptr ? in_backward_[ir::index_of(value)] != ir::kNoValue : is_saved(value);
+      const ir::ValueId missing = is_known || maker == nullptr ? ir::kNoValue : first_missing_argument(*maker);
+      if (missing != ir::kNoValue) {
+        pending.push_back(missing);
+        continue;
+      }
+      pending.pop_back();
+      if (!is_known) maker != nullptr ? recompute(*maker) : save(value);
     }
-    if (value != ir::kNoValue) return value;
-    THUNDER_CHECK(may_recompute(*maker, Recompute::kMemory), kRematerialization, "a value is neither saved nor cheap");
-    ir::BoundSymbol symbol = recomputed(*maker, forward_, find_operator_);
+    return in_backward_[ir::index_of(id)];
+  }
+
+  void save(ir::ValueId id) {
+    ir::ValueId& value = in_backward_[ir::index_of(id)];
+    if (value == ir::kNoValue) value = add_value(id);
+    saved_.push_back(id);
+    is_saved_[ir::index_of(id)] = true;
+  }
+
+  /// The first argument that is recomputed and is not there yet; those that are saved are there afterwards.
+  ir::ValueId first_missing_argument(const ir::BoundSymbol& maker) {
+    ir::ValueId missing = ir::kNoValue;
+    for (const ir::Argument& argument : recomputed(maker, forward_, find_operator_).arguments) {
+      ir::for_each_value(argument, [&](ir::ValueId id) {
+        if (missing != ir::kNoValue) return;
+        if (cut_.recomputed_by(id) == nullptr) {
+          if (!is_saved(id)) save(id);
+        } else if (in_backward_[ir::index_of(id)] == ir::kNoValue) {
+          missing = id;
+        }
+      });
+    }
+    return missing;
+  }
+
+  void recompute(const ir::BoundSymbol& maker) {
+    THUNDER_CHECK(may_recompute(maker, Recompute::kMemory), kRematerialization, "a value is neither saved nor cheap");
+    ir::BoundSymbol symbol = recomputed(maker, forward_, find_operator_);
     for (ir::Argument& argument : symbol.arguments) {
-      ir::for_each_value(argument, [&](ir::ValueId& argument_id) { argument_id = value_of(argument_id); });
+      ir::for_each_value(argument, [&](ir::ValueId& id) { id = in_backward_[ir::index_of(id)]; });
     }
     for (ir::Argument& result : symbol.results) {
-      ir::for_each_value(result, [&](ir::ValueId& result_id) {
-        const ir::ValueId again = add_value(result_id);
+      ir::for_each_value(result, [&](ir::ValueId& id) {
+        const ir::ValueId again = add_value(id);
         // One that is saved besides stays the saved one.
-        if (cut_.recomputed_by(result_id) != nullptr) in_backward_[ir::index_of(result_id)] = again;
-        result_id = again;
+        if (cut_.recomputed_by(id) != nullptr) in_backward_[ir::index_of(id)] = again;
+        id = again;
       });
     }
     result_.add(std::move(symbol));
-    return in_backward_[ir::index_of(id)];
   }
 
   ir::ValueId add_value(ir::ValueId id) { return result_.add_value(forward_.value(id).type, forward_.value(id).name); }

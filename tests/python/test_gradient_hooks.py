@@ -451,3 +451,14 @@ def test_hook_on_a_tensor_that_is_turned_in_place_afterwards(method: str) -> Non
         call(torch.arange(3.0).reshape(1, 3), weight).backward()
         found.append(weight.grad)
     torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("gives_tensor", [True, False])
+def test_handle_that_is_returned_is_named(gives_tensor: bool) -> None:
+    def program(x: torch.Tensor) -> Any:
+        y = x * 2
+        handle = y.register_hook(lambda g: g * 3)
+        return (y if gives_tensor else y.sin()), handle
+
+    with pytest.raises(NotImplementedError, match="the handle of a hook that it registered"):
+        thunder.jit(program, fullgraph=True)(torch.ones(3, requires_grad=True))

@@ -309,6 +309,113 @@ def test_recursion_below_the_limit_runs() -> None:
         sys.setrecursionlimit(limit)
 
 
+class Linked:
+    def __init__(self, value: Any, rest: Any) -> None:
+        self.value, self.rest = value, rest
+
+
+def nested(make: Callable[[Any], Any], inner: Any, depth: int = 15_000) -> Any:
+    for _ in range(depth):
+        inner = make(inner)
+    return inner
+
+
+def innermost(value: Any) -> Any:
+    while isinstance(value, list | tuple | Linked):
+        value = value.rest if isinstance(value, Linked) else value[0]
+    return value
+
+
+STORED = types.SimpleNamespace()
+DEEP: dict[str, tuple[Callable[[torch.Tensor, Any], Any], Any]] = {
+    "list returned": (lambda x, _: nested(lambda inner: [inner], x + 1), None),
+    "tuple returned": (lambda x, _: nested(lambda inner: (inner,), x + 1), None),
+    "objects returned": (lambda x, _: nested(lambda inner: Linked(1, inner), x + 1), None),
+    "list stored": (lambda x, _: setattr(STORED, "deep", nested(lambda inner: [inner], x + 1)) or x - 1, None),
+    "list given": (lambda x, deep: x + innermost(deep), nested(lambda inner: [inner], X)),
+    "tuple given": (lambda x, deep: x + innermost(deep), nested(lambda inner: (inner,), X)),
+    "tuple of numbers given": (lambda x, deep: x + innermost(deep), nested(lambda inner: (inner,), 2)),
+    "tuple in a list of numbers given": (lambda x, deep: x.view(*deep[:1]), [3, nested(lambda inner: (inner,), 2)]),
+    "objects given": (lambda x, deep: x + innermost(deep), nested(lambda inner: Linked(1, inner), X)),
+    "tuple given and returned": (lambda x, deep: (x + 1, deep), nested(lambda inner: (inner,), 2)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("what", DEEP)
+def test_objects_nested_more_deeply_than_a_stack_are_handled(what: str) -> None:
+    program, deep = DEEP[what]
+    compiled = thunder.jit(program)
+    found: list[tuple[Any, Any]] = []
+
+    def call() -> None:
+        for x in (X, X + 1):
+            expected, got = program(x, deep), compiled(x, deep)
+            found.append((innermost(got), innermost(expected)))
+
+    size = threading.stack_size(2 << 20)
+    try:
+        thread = threading.Thread(target=call)
+        thread.start()
+    finally:
+        threading.stack_size(size)
+    thread.join()
+    assert [torch.equal(*pair) for pair in found] == [True, True]
+
+
+def test_depth_of_a_result_that_runs_in_eager_is_named() -> None:
+    compiled = thunder.jit(DEEP["list returned"][0], fullgraph=True)
+    with pytest.raises(NotImplementedError, match=r"more than 1000 levels deep .*\n.*test_robustness.py"):
+        compiled(X, None)
+
+
+def test_chain_of_operations_longer_than_a_stack_has_its_gradient() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2500):
+            x = x.sin() + x * 0.5
+        return x
+
+    gradients = []
+
+    def call() -> None:
+        for function in (program, thunder.jit(program)):
+            x = torch.full((3,), 0.1, requires_grad=True)
+            function(x).sum().backward()
+            gradients.append(x.grad)
+
+    size = threading.stack_size(512 << 10)
+    try:
+        thread = threading.Thread(target=call)
+        thread.start()
+    finally:
+        threading.stack_size(size)
+    thread.join()
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_way_to_an_object_in_a_long_list_is_cut() -> None:
+    def program(x: torch.Tensor, linked: Linked | None) -> torch.Tensor:
+        total = 0
+        while linked is not None:
+            total += linked.value
+            linked = linked.rest
+        return x + total
+
+    linked = None
+    for value in range(600):
+        linked = Linked(value % 3, linked)
+    compiled = thunder.jit(program)
+    compiled(X, linked)
+    last = linked
+    while last.rest is not None:
+        last = last.rest
+    last.value = 7
+    torch.testing.assert_close(compiled(X, linked), program(X, linked))
+    told = str(thunder.explain_misses(compiled))
+    assert ".rest.rest.value was 0 and is 7" in told
+    assert max(map(len, told.splitlines())) < 2000
+
+
 def test_keyboard_interrupt_while_tracing_changes_nothing() -> None:
     holder = types.SimpleNamespace(items=[1], table={})
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -78,14 +78,15 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
 }
 
 bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
-                               const tracer::SizeShadows* shadows) {
+                               const tracer::SizeShadows* shadows, int depth) {
   constexpr Py_ssize_t kMost = 16;  // shapes and lists of arguments have no more; others are data
-  if (history == nullptr || Py_SIZE(sequence) > kMost) return false;
+  constexpr int kDeepest = 8;
+  if (history == nullptr || Py_SIZE(sequence) > kMost || depth > kDeepest) return false;
   bool some_are = false;
   for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     const std::string item_path = path + "[" + std::to_string(i) + "]";
-    if (PyTuple_Check(item)) some_are = are_symbols(item, item_path, history, shadows) || some_are;
+    if (PyTuple_Check(item)) some_are = are_symbols(item, item_path, history, shadows, depth + 1) || some_are;
     int overflow = 0;
     const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
     if (!PyLong_CheckExact(item) || overflow != 0) continue;

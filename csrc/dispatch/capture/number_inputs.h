@@ -33,9 +33,10 @@ class NumberInputs {
   /// `shadows` is null where there are no symbols.
   [[nodiscard]] at::Tensor input_for(PyObject* number, const std::string& path, const SizeHistory* history,
                                      const tracer::SizeShadows* shadows);
-  /// Whether ints in a tuple or list that was found at `path`, or in a tuple in it, are symbols.
+  /// Whether ints in a tuple or list that was found at `path`, or in a tuple in it, are symbols; `depth`: how many
+  /// sequences it is in.
   [[nodiscard]] bool are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
-                                 const tracer::SizeShadows* shadows);
+                                 const tracer::SizeShadows* shadows, int depth = 0);
   /// The object that the program sees for a number for which the tensor `real` stands (new reference), or null with an
   /// exception set.
   PyObject* note(PyObject* real, const at::Tensor& traced, const std::string& path, tracer::SizeShadows* shadows);

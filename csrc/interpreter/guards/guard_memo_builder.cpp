@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include <ranges>
 #include <utility>
 
 #include "interpreter/provenance/opaque_state.h"
@@ -196,26 +197,34 @@ void MemoBuilder::look_at_part(std::uint32_t index, std::uint32_t owner) {
   look_at_own(index, slot != nullptr);
 }
 
-void MemoBuilder::look_below(std::uint32_t index) {
+void MemoBuilder::look_at_parts(std::uint32_t index, std::vector<std::uint32_t>& pending) {
   const GuardNode& node = graph_.nodes[index];
   PyObject* value = run_.registers[index];
   if (value == nullptr || node.parts.empty()) return;
-  const std::size_t outer = block_;
-  block_ = kNoBlock;
   if (PyDict_Check(value) && open(index, value)) {
     block_ = memo_.words.size() - 1;
     while (memo_.origins[block_].node != index) --block_;
   }
   const std::size_t postponed = memo_.postponed.size();
   for (const std::uint32_t part : node.parts) look_at_part(part, index);
-  block_ = outer;
-  for (const std::uint32_t part : node.parts) {
-    if ((graph_.nodes[part].load.needed_by & memo_.verdict) == 0) continue;
+  block_ = kNoBlock;
+  for (const std::uint32_t part : node.parts | std::views::reverse) {
     bool is_postponed = false;
     for (std::size_t i = postponed; i < memo_.postponed.size() && !is_postponed; ++i) {
       is_postponed = memo_.postponed[i].begin == graph_.nodes[part].own.begin;
     }
-    if (!is_postponed) look_below(part);
+    if (!is_postponed) pending.push_back(part);
+  }
+}
+
+// By a list rather than by recursion: a linked list may be longer than the stack is deep.
+void MemoBuilder::look_below(std::uint32_t root) {
+  std::vector<std::uint32_t> pending;
+  look_at_parts(root, pending);
+  while (!pending.empty()) {
+    const std::uint32_t index = pending.back();
+    pending.pop_back();
+    if ((graph_.nodes[index].load.needed_by & memo_.verdict) != 0) look_at_parts(index, pending);
   }
 }
 

@@ -46,7 +46,9 @@ class MemoBuilder {
 
  private:
   void look_at_own(std::uint32_t index, bool in_slot);
-  void look_below(std::uint32_t index);
+  void look_below(std::uint32_t root);
+  /// `pending`: nodes below which is to be looked next, the last one first.
+  void look_at_parts(std::uint32_t index, std::vector<std::uint32_t>& pending);
   void look_at_part(std::uint32_t part, std::uint32_t owner);
   void look_at_check(const GuardStep& check, std::uint32_t position, PyObject* value, bool in_slot);
   void settle(const GuardStep& check, bool holds);

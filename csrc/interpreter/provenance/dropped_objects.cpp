@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
@@ -50,23 +51,28 @@ class DeathSearch {
   }
 
  private:
-  /// The object, or one that dies with it, if it dies and that is seen; null otherwise.
-  PyObject* look_at(PyObject* object) {
-    if (is_scalar(object) || !dies(object)) return nullptr;
-    if (is_death_seen(object)) return object;
-    if (!PyObject_IS_GC(object) || !visited_.insert(object).second) return nullptr;
-    struct Parts {
-      DeathSearch& search;
-      PyObject* seen;
-    } parts{*this, nullptr};
-    const auto visit = [](PyObject* part, void* argument) {
-      auto& found = *static_cast<Parts*>(argument);
-      ++found.search.dropped_[part];
-      if (found.seen == nullptr) found.seen = found.search.look_at(part);
-      return 0;
-    };
-    Py_TYPE(object)->tp_traverse(object, visit, &parts);
-    return parts.seen;
+  /// The object, or one that dies with it, if it dies and that is seen; null otherwise. By a list rather than by
+  /// recursion: a linked list may be longer than the stack is deep.
+  PyObject* look_at(PyObject* dropped) {
+    std::vector<PyObject*> pending{dropped};
+    for (std::size_t next = 0; next < pending.size(); ++next) {
+      PyObject* object = pending[next];
+      if (is_scalar(object) || !dies(object)) continue;
+      if (is_death_seen(object)) return object;
+      if (!PyObject_IS_GC(object) || !visited_.insert(object).second) continue;
+      struct Parts {
+        DeathSearch& search;
+        std::vector<PyObject*>& pending;
+      } parts{*this, pending};
+      const auto visit = [](PyObject* part, void* argument) {
+        auto& found = *static_cast<Parts*>(argument);
+        ++found.search.dropped_[part];
+        found.pending.push_back(part);
+        return 0;
+      };
+      Py_TYPE(object)->tp_traverse(object, visit, &parts);
+    }
+    return nullptr;
   }
 
   /// Whether nobody but the trace, and what dies itself, refers to an object. Of tensors it is not known who does.

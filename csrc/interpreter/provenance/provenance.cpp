@@ -63,12 +63,14 @@ std::string text_of(py::Borrowed string) {
   return text == nullptr ? "?" : std::string(text, static_cast<std::size_t>(size));
 }
 
-std::string spell_dict_item(const Node& dict, py::Borrowed key) {
+std::string spell_node(const Node& node, int depth);
+
+std::string spell_dict_item(const Node& dict, py::Borrowed key, int depth) {
   if (dict.accessor == Accessor::kInstanceDict) {
     const Node* owner = dict.parent;
     const std::string name = text_of(key);
     if (owner == nullptr) return name;
-    const std::string prefix = expression(*owner);
+    const std::string prefix = spell_node(*owner, depth + 1);
     // A module keeps its parameters, buffers and children in dicts of its own; people write `module.name`.
     return prefix + "." + name;
   }
@@ -82,10 +84,10 @@ std::string spell_dict_item(const Node& dict, py::Borrowed key) {
       return is_number ? owner + "[" + name + "]" : owner + "." + name;
     }
   }
-  return expression(dict) + "[" + describe(key) + "]";
+  return spell_node(dict, depth + 1) + "[" + describe(key) + "]";
 }
 
-std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index) {
+std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, int depth) {
   switch (accessor) {
     case Accessor::kConstant:
     case Accessor::kArgument:
@@ -93,45 +95,58 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
     case Accessor::kKeyword:
       return text_of(key);
     case Accessor::kInstanceDict:
-      return expression(owner) + ".__dict__";
+      return spell_node(owner, depth + 1) + ".__dict__";
     case Accessor::kDictItem:
-      return spell_dict_item(owner, key);
+      return spell_dict_item(owner, key, depth);
     case Accessor::kTypeAttribute:
     case Accessor::kDescriptor:
-      return expression(owner) + "." + text_of(key);
+      return spell_node(owner, depth + 1) + "." + text_of(key);
     case Accessor::kItem:
-      return expression(owner) + "[" + std::to_string(index) + "]";
+      return spell_node(owner, depth + 1) + "[" + std::to_string(index) + "]";
     case Accessor::kCell:
       return owner.name.empty() ? "<closure variable>" : owner.name;
     case Accessor::kFunctionPart: {
       static constexpr std::array kNames{".__code__", ".__defaults__", ".__kwdefaults__", ".__closure__"};
-      return expression(owner) + kNames[static_cast<std::size_t>(index)];
+      return spell_node(owner, depth + 1) + kNames[static_cast<std::size_t>(index)];
     }
     case Accessor::kReferent:
-      return expression(owner) + (PyWeakref_Check(owner.object.get()) ? "()" : ".get()");
+      return spell_node(owner, depth + 1) + (PyWeakref_Check(owner.object.get()) ? "()" : ".get()");
     case Accessor::kCall:
-      return expression(owner) + "()";
+      return spell_node(owner, depth + 1) + "()";
     case Accessor::kConversion: {
       const py::Ref name = py::Ref::steal(PyObject_GetAttrString(key, "__name__"));
       if (!name) PyErr_Clear();
-      return (name ? text_of(name.get()) : "convert") + "(" + expression(owner) + ")";
+      return (name ? text_of(name.get()) : "convert") + "(" + spell_node(owner, depth + 1) + ")";
     }
     case Accessor::kState:
-      return expression(owner);
+      return spell_node(owner, depth + 1);
     case Accessor::kOther:
-      return expression(owner) + " is …";
+      return spell_node(owner, depth + 1) + " is …";
     case Accessor::kPresence:
     case Accessor::kContains:
-      return describe(key) + " in " + expression(owner);
+      return describe(key) + " in " + spell_node(owner, depth + 1);
     case Accessor::kLength:
-      return "len(" + expression(owner) + ")";
+      return "len(" + spell_node(owner, depth + 1) + ")";
     case Accessor::kTruth:
-      return "bool(" + expression(owner) + ")";
+      return "bool(" + spell_node(owner, depth + 1) + ")";
     case Accessor::kKeys:
     case Accessor::kMembers:
-      return "list(" + expression(owner) + ")";
+      return "list(" + spell_node(owner, depth + 1) + ")";
   }
   return {};
+}
+
+/// The way to an object. Where it is long, as in linked lists, a number stands for its beginning: no two ways of a
+/// trace read the same.
+std::string spell_node(const Node& node, int depth) {
+  constexpr int kDeepest = 128;
+  if (!node.name.empty()) return node.name;
+  if (node.is_constant()) {
+    if (PyType_Check(node.object.get())) return reinterpret_cast<PyTypeObject*>(node.object.get())->tp_name;
+    return describe(node.object.get());
+  }
+  if (depth > kDeepest) return "…" + std::to_string(node.id);
+  return spell_step(*node.parent, node.accessor, node.key.get(), node.index, depth);
 }
 
 }  // namespace
@@ -211,18 +226,11 @@ std::string describe_within(py::Borrowed object, int depth) {
 
 }  // namespace
 
-std::string expression(const Node& node) {
-  if (!node.name.empty()) return node.name;
-  if (node.is_constant()) {
-    if (PyType_Check(node.object.get())) return reinterpret_cast<PyTypeObject*>(node.object.get())->tp_name;
-    return describe(node.object.get());
-  }
-  return spell_step(*node.parent, node.accessor, node.key.get(), node.index);
-}
+std::string expression(const Node& node) { return spell_node(node, 0); }
 
 std::string expression(const Node& owner, const Read& read) {
   if (read.accessor == Accessor::kOther) return expression(owner) + " is " + expression(*read.part);
-  return spell_step(owner, read.accessor, read.key.get(), read.index);
+  return spell_step(owner, read.accessor, read.key.get(), read.index, 0);
 }
 
 std::string describe(py::Borrowed object) { return shortened(describe_within(object, 0)); }

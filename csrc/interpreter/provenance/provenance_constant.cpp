@@ -43,9 +43,14 @@ bool is_free_function(py::Borrowed value) {
   return self == nullptr || PyModule_Check(self) || PyType_Check(self);
 }
 
-ConstantKind classify_tuple(py::Borrowed tuple, const TensorHooks& hooks) {
+/// A tuple of constants, at most so many tuples deep, is a constant. A deeper one is known by what is read of it.
+ConstantKind classify_tuple(py::Borrowed tuple, const TensorHooks& hooks, int depth) {
+  constexpr int kDeepest = 32;
+  if (depth > kDeepest) return ConstantKind::kUnknown;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    if (classify(PyTuple_GET_ITEM(tuple, i), hooks) == ConstantKind::kUnknown) return ConstantKind::kUnknown;
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    const ConstantKind kind = PyTuple_CheckExact(item) ? classify_tuple(item, hooks, depth + 1) : classify(item, hooks);
+    if (kind == ConstantKind::kUnknown) return ConstantKind::kUnknown;
   }
   return ConstantKind::kEquality;
 }
@@ -63,7 +68,7 @@ ConstantKind classify(py::Borrowed value, const TensorHooks& hooks) {
       type == &PyComplex_Type || type == &PyRange_Type || is_type_expression(type)) {
     return ConstantKind::kEquality;
   }
-  if (type == &PyTuple_Type) return classify_tuple(value, hooks);
+  if (type == &PyTuple_Type) return classify_tuple(value, hooks, 1);
   if (PyType_Check(value) || is_frozen_type(type) || is_free_function(value) || is_enumeration_member(type)) {
     return ConstantKind::kIdentity;
   }

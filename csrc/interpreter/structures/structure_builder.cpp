@@ -112,6 +112,16 @@ void refuse(py::Borrowed value) {
                Py_TYPE(value)->tp_name);
 }
 
+/// Templates are built, run and printed by recursion, for which a thread's stack has to be large enough.
+constexpr int kDeepest = 1000;
+
+void refuse_depth(py::Borrowed value) {
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: what the function returns or stores has objects in objects, more than %d levels deep (the "
+               "one at that depth is of type '%.200s')",
+               kDeepest, Py_TYPE(value)->tp_name);
+}
+
 }  // namespace
 
 std::uint32_t StructureBuilder::add_leaf(PartKind kind, std::uint32_t index, py::Borrowed object) {
@@ -193,7 +203,11 @@ std::uint32_t StructureBuilder::add_composite(py::Borrowed value) {
   const std::uint32_t index = add_leaf(PartKind::kConstant, 0, nullptr);
   parts_by_object_.emplace(value, index);
   StructurePart part;  // filled aside: `parts_` grows meanwhile
-  if (!add_container(part, value)) return kFailed;
+  if (depth_ >= kDeepest) return refuse_depth(value), kFailed;
+  ++depth_;
+  const bool is_added = add_container(part, value);
+  --depth_;
+  if (!is_added) return kFailed;
   structure_.parts_[index] = std::move(part);
   return index;
 }
@@ -335,9 +349,14 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
 bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed value) {
   PyObject* callback = reinterpret_cast<PyWeakReference*>(value)->wr_callback;
   const py::Ref referent = py::Ref::steal(PyObject_CallNoArgs(value));
-  // The handle of a hook refers to the hooks of a tensor, which another call makes anew.
-  const bool is_of_hooks = referent && PyDict_Check(referent.get());
-  if (!referent || referent.get() == Py_None || is_of_hooks) return refuse(value), false;
+  // The handle of a hook refers to the hooks of a tensor or a module, which another call makes anew.
+  if (referent && PyDict_Check(referent.get())) {
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "thunder.jit: the function returns or stores the handle of a hook that it registered, such as "
+                    "Tensor.register_hook gives; register the hook outside, or drop the handle");
+    return false;
+  }
+  if (!referent || referent.get() == Py_None) return refuse(value), false;
   const py::Ref key = py::Ref::steal(PyObject_GetAttrString(value, "key"));
   PyErr_Clear();
   const py::Ref items = py::Ref::steal(
@@ -382,6 +401,7 @@ bool StructureBuilder::add_instance(StructurePart& part, py::Borrowed value) {
     add_value(item.get());
   };
   for_each_slot(type, add_slot);
+  if (!complete) return false;
   static PyObject* const default_factory = PyUnicode_InternFromString("default_factory");
   if (PyObject_TypeCheck(value, default_dict_type()) != 0) add_slot(default_factory);
   return complete;

@@ -60,6 +60,7 @@ class StructureBuilder {
   Structure structure_;
   std::vector<py::Ref> outputs_;
   std::vector<py::Ref> kept_;
+  int depth_ = 0;  ///< of the object that is added, among those that hold each other
   std::unordered_map<const PyObject*, std::uint32_t> parts_by_object_;
 };
 
