@@ -60,7 +60,7 @@ class StructureBuilder {
   Structure structure_;
   std::vector<py::Ref> outputs_;
   std::vector<py::Ref> kept_;
-  int depth_ = 0;  ///< of the object that is added, among those that hold each other
+  int depth_ = 0;  ///< how many objects hold the one that is added
   std::unordered_map<const PyObject*, std::uint32_t> parts_by_object_;
 };
 
