@@ -56,6 +56,13 @@ ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace) {
   symbol.location = {};
   symbol.comment.clear();
   for (ir::BoundSymbol& nested : symbol.nested) nested.comment.clear();
+  for (std::uint32_t i = 0; i < region.value_count(); ++i) {
+    const ir::TensorType* type = region.tensor_type(ir::ValueId{i});
+    if (type == nullptr || type->storage_offset == ir::Dim(0)) continue;
+    ir::TensorType first = *type;
+    first.storage_offset = 0;
+    region.set_type(ir::ValueId{i}, ir::make_type(std::move(first)));
+  }
   return region;
 }
 

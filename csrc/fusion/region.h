@@ -31,7 +31,8 @@ inline constexpr std::string_view kBatch = "batch";
 /// A block of one operation, which reads its arguments and gives its results.
 [[nodiscard]] ir::BoundSymbol make_block(std::string_view executor, std::string_view kind, ir::BoundSymbol operation);
 
-/// The fused symbol alone, in a trace of its own with values numbered from zero.
+/// The fused symbol alone, in a trace of its own with values numbered from zero. Tensors begin where their memory does:
+/// no fusion depends on where that is, and it may be an expression of symbols on which nothing else does.
 [[nodiscard]] ir::Trace region_of(const ir::BoundSymbol& fused, const ir::Trace& trace);
 
 }  // namespace thunder::fusion

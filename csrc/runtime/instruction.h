@@ -15,7 +15,8 @@ namespace thunder::runtime {
 struct SizeOperand {
   std::int64_t (*compute)(const void* state, std::span<const std::int64_t> symbols) = nullptr;
   std::shared_ptr<const void> state;
-  bool is_tensor = false;  ///< given as a tensor that counts as a number where dtypes are promoted
+  std::vector<std::uint32_t> symbols{};  ///< that `compute` reads
+  bool is_tensor = false;                ///< given as a tensor that counts as a number where dtypes are promoted
 };
 
 /// The state of a run that instructions work on.

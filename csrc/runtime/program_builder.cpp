@@ -164,6 +164,18 @@ void ProgramBuilder::put_constants(std::vector<Operand>& operands) const {
   }
 }
 
+void ProgramBuilder::require_symbols_of(const Operand& operand, const std::string& of) const {
+  if (const auto* list = std::get_if<ListOperand>(&operand.content)) {
+    for (const Operand& element : list->elements) require_symbols_of(element, of);
+  }
+  const auto* size = std::get_if<SizeOperand>(&operand.content);
+  if (size == nullptr) return;
+  for (const std::uint32_t symbol : size->symbols) {
+    THUNDER_CHECK(std::ranges::find(symbols_, symbol, &Symbol::symbol) != symbols_.end(), "runtime",
+                  of + " needs s" + std::to_string(symbol) + ", which is the size of no input");
+  }
+}
+
 void ProgramBuilder::call(const c10::OperatorHandle& op, std::vector<Operand> operands,
                           std::vector<ResultSlots> results, Location location, bool is_small) {
   const c10::FunctionSchema& schema = op.schema();
@@ -252,14 +264,17 @@ Program ProgramBuilder::build() {
     code.symbol_count = std::max(code.symbol_count, symbol.symbol + 1);
   }
   for (auto& [input, size] : sizes_) {
+    require_symbols_of({size.expected}, "the size of an input");
     size.index = registers.register_of(input);
     code.input_sizes.push_back(std::move(size));
   }
+  for (const SizeCondition& condition : conditions_) require_symbols_of({condition.holds}, condition.text);
   code.conditions = std::move(conditions_);
   code.pending = std::move(pending_);
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     ProgramCall& call = calls_[i];
+    for (const Operand& operand : call.operands) require_symbols_of(operand, call.name);
     const CallResolver resolver(registers, call, i);
     std::vector<ResolvedOperand> operands = resolver.operands();
     std::vector<ResultRegisters> results = resolver.results();
@@ -281,6 +296,7 @@ Program ProgramBuilder::build() {
 
   std::unordered_map<std::uint32_t, std::size_t> last_reader;
   for (const Operand& output : outputs_) {
+    require_symbols_of(output, "an output");
     const auto* slot = std::get_if<Slot>(&output.content);
     OutputSource source;
     if (slot != nullptr) {

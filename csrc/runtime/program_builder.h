@@ -62,6 +62,8 @@ class ProgramBuilder {
 
  private:
   void put_constants(std::vector<Operand>& operands) const;
+  /// Sizes are computed of symbols that inputs have, and no others. `of` is for error messages.
+  void require_symbols_of(const Operand& operand, const std::string& of) const;
   void follow_aliases(const c10::FunctionSchema& schema, ProgramCall& call);
   /// Notes that the call writes to the memory of `slot`, where that is an input's.
   void note_write(Slot slot, ProgramCall& call) const;

@@ -969,3 +969,15 @@ def test_programs_with_two_traces(name: str, *, requires_grad: bool) -> None:
         inputs = [each.requires_grad_(requires_grad) for each in make(n)]
         require_equal(compiled, function, inputs, inputs if requires_grad else [])
     assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_a_fusion_of_a_row_that_begins_at_a_symbol_serves_rows_that_begin_at_numbers(requires_grad: bool) -> None:
+    def function(x: Tensor, k: int) -> Tensor:
+        return x[-2, :k].sin().sum() + x[4:].sin().sum()
+
+    compiled = thunder.jit(function)
+    # The second program's row of two begins at `2 * s0 - 4`; the third one, for numbers alone, has an equal fusion.
+    for sizes, k in (((7, 6), 5), ((8, 2), 5), ((2, 5), 2)):
+        x = torch.randn(*sizes, requires_grad=requires_grad)
+        torch.testing.assert_close(compiled(x, k), function(x, k))

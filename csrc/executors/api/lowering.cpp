@@ -56,14 +56,15 @@ void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
       builder.add_size(slot_of(trace.inputs[i]), d, size_operand(type->sizes[d]));
     }
   }
-  if (sources.empty() && !trace.conditions.empty()) {
-    throw InternalError("executors", to_string(trace.conditions[0]) + " is asked of sizes that no input has");
-  }
   for (const ir::Condition& condition : trace.conditions) {
     const auto compute = [](const void* state, ir::SymbolValues symbols) {
       return std::int64_t{ir::holds(*static_cast<const ir::Condition*>(state), symbols)};
     };
-    builder.add_condition({compute, std::make_shared<const ir::Condition>(condition)}, to_string(condition));
+    std::vector<std::uint32_t> symbols;
+    ir::add_symbols(condition.left, symbols);
+    ir::add_symbols(condition.right, symbols);
+    builder.add_condition({compute, std::make_shared<const ir::Condition>(condition), std::move(symbols)},
+                          to_string(condition));
   }
 }
 

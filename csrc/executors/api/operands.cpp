@@ -26,7 +26,9 @@ runtime::SizeOperand size_operand(const ir::Dim& dim) {
   const auto compute = [](const void* state, ir::SymbolValues symbols) {
     return ir::evaluate(*static_cast<const ir::Dim*>(state), symbols);
   };
-  return {compute, std::make_shared<const ir::Dim>(dim)};
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(dim, symbols);
+  return {compute, std::make_shared<const ir::Dim>(dim), std::move(symbols)};
 }
 
 runtime::Operand symbols_operand(const std::vector<std::uint32_t>& symbols) {
@@ -49,7 +51,7 @@ void lower_block(const ir::BoundSymbol& block, runtime::Kernel kernel, std::shar
                  runtime::ProgramBuilder& builder) {
   const std::vector<ir::ValueId> inputs = ir::distinct_values(block.arguments);
   std::vector<runtime::Operand> operands;
-  for (const ir::ValueId id : inputs) operands.push_back({slot_of(id)});
+  for (const ir::ValueId id : inputs) operands.emplace_back(slot_of(id));
   if (!symbols.empty()) operands.push_back(symbols_operand(symbols));
   std::vector<runtime::ResultSlots> results;
   for (const ir::ValueId id : ir::flat_results(block)) results.emplace_back(slot_of(id));
