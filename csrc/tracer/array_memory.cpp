@@ -1,6 +1,7 @@
 #include "tracer/array_memory.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,16 @@
 
 namespace thunder::tracer {
 namespace {
+
+/// Copies and compares arrays as they are, also inside of `vmap` and of modes, which would get hold of the operations.
+class WithoutModes {
+  using Key = c10::DispatchKey;
+
+  SuspendRecording suspended_;
+  c10::impl::ExcludeDispatchKeyGuard below_modes_{
+      c10::DispatchKeySet({Key::FuncTorchDynamicLayerFrontMode, Key::FuncTorchDynamicLayerBackMode,
+                           Key::FuncTorchVmapMode, Key::Python, Key::PythonTLSSnapshot})};
+};
 
 bool has_same_bytes(const at::Tensor& left, const at::Tensor& right) {
   const at::Tensor first = left.contiguous();
@@ -39,7 +50,7 @@ at::Tensor as_constant(const at::Tensor& real) {
 
 void ArrayMemory::add(const at::Tensor& real, const at::Tensor& trace_tensor) {
   if (!real.device().is_cpu()) return;
-  const SuspendRecording suspended;
+  const WithoutModes below;
   const std::shared_ptr<TraceState>& state = trace_impl(trace_tensor)->state();
   const at::Tensor before = real.detach().clone(at::MemoryFormat::Contiguous);
   arrays_.push_back({real.detach(), before, state, root_of(*state).writes});
@@ -98,7 +109,7 @@ void ArrayMemory::require_one_owner(const std::function<bool(const TraceState& r
 }
 
 void ArrayMemory::require_unwritten() const {
-  const SuspendRecording suspended;
+  const WithoutModes below;
   for (const Array& array : arrays_) {
     if (root_of(*array.state).writes == array.writes && has_same_bytes(array.real, array.before)) continue;
     throw UserError(ErrorKind::kNotImplemented,

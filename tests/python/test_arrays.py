@@ -425,3 +425,18 @@ def test_a_write_to_an_array_that_is_put_back_before_the_end_is_seen_in_between(
     compiled = thunder.jit(program)
     for _ in range(3):
         torch.testing.assert_close(compiled(torch.tensor([0.5])), program(torch.tensor([0.5])))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.numpy().sum(), torch.vmap(torch.sin)(x)),
+        lambda x: torch.vmap(lambda row: row * float(x.numpy().max()))(x),
+        lambda x: (x.numpy().sum(), torch.func.grad(lambda t: t.sin().sum())(x)),
+        lambda x: (x.numpy().sum(), torch.func.jvp(torch.cos, (x,), (x,))[1]),
+    ],
+)
+def test_an_array_beside_a_transform(function: Callable[[torch.Tensor], Any]) -> None:
+    compiled = thunder.jit(function)
+    for x in (torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).t()):
+        torch.testing.assert_close(compiled(x), function(x))
