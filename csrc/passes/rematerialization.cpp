@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <ranges>
@@ -334,18 +335,26 @@ class Rewriter {
   /// The backward's value for one of the forward, saved or computed again here. What a value is computed from comes
   /// before it, by a list rather than by recursion: a chain of operations may be longer than the stack is deep.
   ir::ValueId value_of(ir::ValueId id) {
-    std::vector<ir::ValueId> pending{id};
-    while (!pending.empty()) {
-      const ir::ValueId value = pending.back();
+    std::deque<ir::BoundSymbol> pending;  // recomputed when their arguments are there
+    const auto is_missing = [&](ir::ValueId value) {
       const ir::BoundSymbol* maker = cut_.recomputed_by(value);
-      const bool is_known = maker != nullptr ? in_backward_[ir::index_of(value)] != ir::kNoValue : is_saved(value);
-      const ir::ValueId missing = is_known || maker == nullptr ? ir::kNoValue : first_missing_argument(*maker);
-      if (missing != ir::kNoValue) {
-        pending.push_back(missing);
-        continue;
+      if (maker == nullptr && !is_saved(value)) save(value);
+      if (maker == nullptr || in_backward_[ir::index_of(value)] != ir::kNoValue) return false;
+      THUNDER_CHECK(may_recompute(*maker, Recompute::kMemory), kRematerialization,
+                    "a value is neither saved nor cheap");
+      pending.push_back(recomputed(*maker, forward_, find_operator_));
+      return true;
+    };
+    is_missing(id);
+    while (!pending.empty()) {
+      bool waits = false;
+      for (const ir::Argument& argument : pending.back().arguments) {
+        ir::for_each_value(argument, [&](ir::ValueId value) { waits = waits || is_missing(value); });
+        if (waits) break;
       }
+      if (waits) continue;
+      recompute(std::move(pending.back()));
       pending.pop_back();
-      if (!is_known) maker != nullptr ? recompute(*maker) : save(value);
     }
     return in_backward_[ir::index_of(id)];
   }
@@ -357,25 +366,7 @@ class Rewriter {
     is_saved_[ir::index_of(id)] = true;
   }
 
-  /// The first argument that is recomputed and is not there yet; those that are saved are there afterwards.
-  ir::ValueId first_missing_argument(const ir::BoundSymbol& maker) {
-    ir::ValueId missing = ir::kNoValue;
-    for (const ir::Argument& argument : recomputed(maker, forward_, find_operator_).arguments) {
-      ir::for_each_value(argument, [&](ir::ValueId id) {
-        if (missing != ir::kNoValue) return;
-        if (cut_.recomputed_by(id) == nullptr) {
-          if (!is_saved(id)) save(id);
-        } else if (in_backward_[ir::index_of(id)] == ir::kNoValue) {
-          missing = id;
-        }
-      });
-    }
-    return missing;
-  }
-
-  void recompute(const ir::BoundSymbol& maker) {
-    THUNDER_CHECK(may_recompute(maker, Recompute::kMemory), kRematerialization, "a value is neither saved nor cheap");
-    ir::BoundSymbol symbol = recomputed(maker, forward_, find_operator_);
+  void recompute(ir::BoundSymbol symbol) {
     for (ir::Argument& argument : symbol.arguments) {
       ir::for_each_value(argument, [&](ir::ValueId& id) { id = in_backward_[ir::index_of(id)]; });
     }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tracer/aside_of_layers.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/trace_tensor.h"
 
@@ -15,12 +16,10 @@ namespace {
 
 /// Copies and compares arrays as they are, also inside of `vmap` and of modes, which would get hold of the operations.
 class WithoutModes {
-  using Key = c10::DispatchKey;
-
   SuspendRecording suspended_;
+  AsideOfLayers aside_;
   c10::impl::ExcludeDispatchKeyGuard below_modes_{
-      c10::DispatchKeySet({Key::FuncTorchDynamicLayerFrontMode, Key::FuncTorchDynamicLayerBackMode,
-                           Key::FuncTorchVmapMode, Key::Python, Key::PythonTLSSnapshot})};
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot})};
 };
 
 bool has_same_bytes(const at::Tensor& left, const at::Tensor& right) {

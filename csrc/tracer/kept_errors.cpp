@@ -17,6 +17,7 @@
 #include "ir/symbol_values.h"
 #include "operators/elements.h"
 #include "operators/facts.h"
+#include "tracer/functional_form.h"
 #include "tracer/operators.h"
 #include "tracer/probe.h"
 #include "tracer/recording_scopes.h"
@@ -49,8 +50,13 @@ bool has_arithmetic(const ir::BoundSymbol& symbol) {
          elements->domain != kView;
 }
 
-/// Whether tensors of several floating-point dtypes meet, which many kernels refuse and few meta kernels do.
+/// Whether tensors of several floating-point dtypes meet in one of PyTorch's operations, which many kernels refuse and
+/// few meta kernels do. A custom operator, a random draw and a collective cannot be tried; one that writes can, as the
+/// tensors that it is tried with are made for that.
 bool mixes_dtypes(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  const ir::Operator& op = *symbol.op;
+  if (op.handle == nullptr || operators::may_draw(op) || operators::communicates(op) || is_custom(handle_of(op)))
+    return false;
   std::optional<ir::Dtype> first;
   bool is_mixed = false;
   const auto look_at = [&](ir::ValueId id) {

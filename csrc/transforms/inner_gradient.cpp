@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "tracer/aside_of_layers.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbols.h"
 #include "tracer/trace_node.h"
@@ -259,13 +260,6 @@ const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& repl
 
 namespace {
 
-/// Operations below run as if no transform of PyTorch's were active.
-class AsideOfLayers {
-  using Key = c10::DispatchKey;
-  c10::impl::ExcludeDispatchKeyGuard aside_{c10::DispatchKeySet(
-      {Key::FuncTorchDynamicLayerFrontMode, Key::FuncTorchDynamicLayerBackMode, Key::FuncTorchVmapMode})};
-};
-
 /// The type of a cotangent that belongs to a layer of functorch: that of one example, say.
 ir::TypePtr type_in_layer(const at::Tensor& cotangent) {
   if (!cotangent.defined()) return nullptr;
@@ -297,7 +291,7 @@ std::vector<at::Tensor> InnerGradient::derive_in_layers(tracer::TraceNode& node,
                                                         const std::vector<at::Tensor>& cotangents) {
   std::vector<ir::TypePtr> types;
   for (const at::Tensor& cotangent : cotangents) types.push_back(type_in_layer(cotangent));
-  std::optional<AsideOfLayers> aside(std::in_place);
+  std::optional<tracer::AsideOfLayers> aside(std::in_place);
   Derivation& derivation = derivation_of(node);
   std::optional<tracer::SuspendRecording> of_the_program(std::in_place);
   const OperatorReplay::Backward& half = derivation.replay->backward(types, /*again=*/c10::GradMode::is_enabled());

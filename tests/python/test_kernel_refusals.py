@@ -160,3 +160,19 @@ def test_kernels_that_take_two_dtypes_run_compiled() -> None:
 
     x, weight = torch.randn(4, 8, dtype=torch.bfloat16), torch.ones(8)
     torch.testing.assert_close(thunder.jit(program, fullgraph=True)(x, weight), program(x, weight))
+
+
+def test_custom_operator_of_two_dtypes_is_not_tried() -> None:
+    calls = []
+
+    @torch.library.custom_op("test_kernel_refusals::scaled", mutates_args=())
+    def scaled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        calls.append(x.dtype)
+        return x * y.to(x.dtype)
+
+    scaled.register_fake(lambda x, y: torch.empty_like(x))
+    compiled = thunder.jit(lambda x, y: scaled(x, y) + 1)
+    x, y = torch.ones(3), torch.full((3,), 2.0, dtype=torch.float64)
+    for count in (1, 2):
+        torch.testing.assert_close(compiled(x, y), x * 2 + 1)
+        assert len(calls) == count

@@ -326,6 +326,17 @@ def innermost(value: Any) -> Any:
     return value
 
 
+def run_on_stack(call: Callable[[], None], size: int) -> None:
+    """Run `call` in a thread whose stack has so many bytes."""
+    before = threading.stack_size(size)
+    try:
+        thread = threading.Thread(target=call)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+
+
 STORED = types.SimpleNamespace()
 DEEP: dict[str, tuple[Callable[[torch.Tensor, Any], Any], Any]] = {
     "list returned": (lambda x, _: nested(lambda inner: [inner], x + 1), None),
@@ -353,13 +364,7 @@ def test_objects_nested_more_deeply_than_a_stack_are_handled(what: str) -> None:
             expected, got = program(x, deep), compiled(x, deep)
             found.append((innermost(got), innermost(expected)))
 
-    size = threading.stack_size(2 << 20)
-    try:
-        thread = threading.Thread(target=call)
-        thread.start()
-    finally:
-        threading.stack_size(size)
-    thread.join()
+    run_on_stack(call, 2 << 20)
     assert [torch.equal(*pair) for pair in found] == [True, True]
 
 
@@ -383,13 +388,7 @@ def test_chain_of_operations_longer_than_a_stack_has_its_gradient() -> None:
             function(x).sum().backward()
             gradients.append(x.grad)
 
-    size = threading.stack_size(512 << 10)
-    try:
-        thread = threading.Thread(target=call)
-        thread.start()
-    finally:
-        threading.stack_size(size)
-    thread.join()
+    run_on_stack(call, 512 << 10)
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
