@@ -572,4 +572,64 @@ std::optional<std::vector<ir::Condition>> bounds_between(std::span<const ir::Sym
   return std::ranges::all_of(is_explained, std::identity()) ? std::optional(conditions) : std::nullopt;
 }
 
+namespace {
+
+/// Conditions under which two sizes are equal, where they are so as traced and need not be.
+std::vector<ir::Condition> equality_as_traced(const ir::Dim& left, const ir::Dim& right, ir::SymbolValues traced) {
+  if (left.is_concrete() || right.is_concrete() || left == right) return {};
+  return ir::SizeQuestions({traced.begin(), traced.end()}).are_equal(left, right).conditions;
+}
+
+bool hold(std::span<const ir::Condition> conditions, ir::SymbolValues values) {
+  return std::ranges::all_of(conditions, [&](const ir::Condition& condition) { return ir::holds(condition, values); });
+}
+
+std::vector<ir::Condition> joined(std::span<const std::vector<ir::Condition>> equalities) {
+  std::vector<ir::Condition> result;
+  for (const std::vector<ir::Condition>& conditions : equalities)
+    std::ranges::copy(conditions, std::back_inserter(result));
+  return result;
+}
+
+}  // namespace
+
+std::optional<std::vector<ir::Condition>> equalities_between(std::span<const ir::Dims> shapes,
+                                                             std::span<const ir::SymbolValues> fitting,
+                                                             std::span<const ir::SymbolValues> failing) {
+  const auto is_met = [](std::span<const ir::Condition> conditions) {
+    return [conditions](ir::SymbolValues values) { return hold(conditions, values); };
+  };
+  const auto excludes_failing = [&](const std::vector<std::vector<ir::Condition>>& equalities) {
+    const std::vector<ir::Condition> conditions = joined(equalities);
+    return std::ranges::none_of(failing, is_met(conditions));
+  };
+  std::vector<std::vector<ir::Condition>> in_same_places, anywhere;
+  const auto add = [&](std::vector<std::vector<ir::Condition>>& to, const ir::Dim& left, const ir::Dim& right) {
+    std::vector<ir::Condition> conditions = equality_as_traced(left, right, fitting[0]);
+    if (!conditions.empty()) to.push_back(std::move(conditions));
+  };
+  ir::Dims sizes;
+  for (const ir::Dims& shape : shapes) {
+    for (std::size_t i = 1; i <= std::min(shapes[0].size(), shape.size()); ++i) {
+      add(in_same_places, shapes[0][shapes[0].size() - i], shape[shape.size() - i]);
+    }
+    std::ranges::copy_if(shape, std::back_inserter(sizes), [&](const ir::Dim& size) {
+      return !size.is_concrete() && std::ranges::find(sizes, size) == sizes.end();
+    });
+  }
+  if (excludes_failing(in_same_places)) return joined(in_same_places);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) add(anywhere, sizes[k], sizes[i]);
+  }
+  // One that samples do without is by chance.
+  std::erase_if(anywhere, [&](const auto& conditions) { return !std::ranges::all_of(fitting, is_met(conditions)); });
+  if (!excludes_failing(anywhere)) return std::nullopt;
+  for (std::size_t i = anywhere.size(); i-- > 0;) {
+    std::vector<std::vector<ir::Condition>> fewer = anywhere;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (excludes_failing(fewer)) anywhere = std::move(fewer);
+  }
+  return joined(anywhere);
+}
+
 }  // namespace thunder::tracer

@@ -168,10 +168,13 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
 
 bool SizeShadows::is_outside() const { return depth_ == 0; }
 
-void SizeShadows::pin(std::uint32_t symbol) {
-  if (!pinned_.insert(symbol).second) return;
+ir::SourceLocation SizeShadows::locate() const {
   const std::shared_ptr<void> outside = program_.host.leave_program();
-  reasons_.emplace_back(symbol, program_.host.locate());
+  return program_.host.locate();
+}
+
+void SizeShadows::pin(std::uint32_t symbol) {
+  if (pinned_.insert(symbol).second) reasons_.emplace_back(symbol, lost_at_ ? *lost_at_ : locate());
 }
 
 void SizeShadows::pin_all() {
@@ -187,12 +190,12 @@ void SizeShadows::pin_most() {
 
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
+  if (!lost_at_) lost_at_ = locate();
   // With few sizes left the program gets numbers, which mean nothing at other sizes.
   if (shadow.only && !wants_samples_) pin(*shadow.only);
 }
 
-std::vector<ir::Condition> SizeShadows::equalities_of(std::span<const IValue> arguments) {
-  std::vector<ir::Condition> conditions;
+std::vector<ir::Dims> SizeShadows::shapes_of(std::span<const IValue> arguments) {
   std::vector<ir::Dims> shapes;
   for (const at::Tensor& tensor : tensors_of(arguments)) {
     const TraceTensorImpl* impl = trace_impl(tensor);
@@ -201,16 +204,7 @@ std::vector<ir::Condition> SizeShadows::equalities_of(std::span<const IValue> ar
     if (!dims) return {};
     shapes.push_back(*dims);
   }
-  for (std::size_t k = 1; k < shapes.size(); ++k) {
-    for (std::size_t i = 0; i < std::min(shapes[0].size(), shapes[k].size()); ++i) {
-      const ir::Dim& left = shapes[0][shapes[0].size() - 1 - i];
-      const ir::Dim& right = shapes[k][shapes[k].size() - 1 - i];
-      if (left.is_concrete() || right.is_concrete() || left == right) continue;
-      ir::Answer answer = ir::SizeQuestions(fit_->samples()[0]).are_equal(left, right);
-      if (answer.is_possible) std::ranges::move(answer.conditions, std::back_inserter(conditions));
-    }
-  }
-  return conditions;
+  return shapes;
 }
 
 void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValue> arguments) {
@@ -220,21 +214,13 @@ void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValu
     const bool has_failed = std::ranges::find(failed, &shadow) != failed.end();
     (has_failed ? failing : fitting).emplace_back(shadow.symbols);
   }
-  const auto is_apart = [&](const std::vector<ir::Condition>& conditions) {
-    return std::ranges::all_of(failing, [&](ir::SymbolValues values) {
-      return !std::ranges::all_of(conditions, [&](const ir::Condition& each) { return ir::holds(each, values); });
-    });
-  };
-  auto bounds = is_any_lost() ? std::nullopt : bounds_between(fitting, failing);
-  if (!bounds && !is_any_lost()) {
-    std::vector<ir::Condition> equal = equalities_of(arguments);
-    if (!equal.empty() && is_apart(equal)) bounds = std::move(equal);
-  }
-  if (!bounds) {
+  auto conditions = is_any_lost() ? std::nullopt : bounds_between(fitting, failing);
+  if (!conditions && !is_any_lost()) conditions = equalities_between(shapes_of(arguments), fitting, failing);
+  if (!conditions) {
     for (Shadow* shadow : failed) lose(*shadow);
     return;
   }
-  for (const ir::Condition& bound : *bounds) assume(bound);
+  for (const ir::Condition& condition : *conditions) assume(condition);
 }
 
 bool SizeShadows::is_any_lost() const {
@@ -271,10 +257,7 @@ void SizeShadows::assume(const ir::Condition& condition) {
     return pin_symbols_of(condition.left - condition.right);
   }
   if (std::ranges::find(assumed_, condition, &Assumed::condition) != assumed_.end()) return;
-  {
-    const std::shared_ptr<void> outside = program_.host.leave_program();
-    assumed_.push_back({condition, program_.host.locate()});
-  }
+  assumed_.push_back({condition, locate()});
   const std::size_t dropped =
       std::erase_if(shadows_, [&](const Shadow& shadow) { return !ir::holds(condition, shadow.symbols); });
   if (dropped == 0) return;

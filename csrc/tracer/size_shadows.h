@@ -164,12 +164,14 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] bool has_only_sizes_from_two_on(const c10::TensorImpl& tensor);
   void give(const ir::Dims& dims, std::vector<c10::SymInt>& given) const;
   void require_sizes_of_two(const at::Tensor& tensor);
+  /// The line that the program is in.
+  [[nodiscard]] ir::SourceLocation locate() const;
   void lose(Shadow& shadow);
-  /// An operation did something else in these: bounds of symbols exclude them, or that sizes of its operands are
-  /// equal; else they are lost.
+  /// An operation did something else in these: bounds of symbols exclude them, or equal sizes of its operands; else
+  /// they are lost.
   void exclude(std::span<Shadow* const> failed, std::span<const c10::IValue> arguments);
-  /// That sizes in the same places of several tensors, from the last one on, are equal where they are so as traced.
-  [[nodiscard]] std::vector<ir::Condition> equalities_of(std::span<const c10::IValue> arguments);
+  /// Sizes of the tensors among the arguments; empty: they are not known.
+  [[nodiscard]] std::vector<ir::Dims> shapes_of(std::span<const c10::IValue> arguments);
   void note_operation(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void pin(std::uint32_t symbol);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
@@ -202,6 +204,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::set<std::uint32_t> pinned_;
   std::set<std::uint32_t> ints_;  ///< symbols that are ints among the arguments
   std::vector<std::pair<std::uint32_t, ir::SourceLocation>> reasons_;
+  std::optional<ir::SourceLocation> lost_at_;  ///< where an operation first did something else at another size
   std::vector<Assumed> assumed_;
   std::vector<ir::Dim> expressions_;  ///< that the program computed
   std::unique_ptr<ir::SizeFit> fit_;

@@ -537,7 +537,7 @@ def test_sizes_that_differed_before_may_be_equal_and_differ_again() -> None:
     assert specializations(compiled) == 2
 
 
-def test_a_size_that_is_pinned_is_not_tried_again() -> None:
+def test_a_size_that_is_pinned_keeps_its_line() -> None:
     calls = []
 
     def function(x: Tensor) -> Tensor:
@@ -549,7 +549,39 @@ def test_a_size_that_is_pinned_is_not_tried_again() -> None:
         torch.testing.assert_close(compiled(x), function(x))
         calls.append(thunder.compile_stats(compiled)["pinned_sizes"])
     assert specializations(compiled) == 4
-    assert [len(pinned) for pinned in calls] == [0, 1, 0, 0]
+    line = f"{__file__}, line {function.__code__.co_firstlineno + 1}"
+    assert calls == [[], [f"6 by {line}"], [f"33 by {line}"], [f"7 by {line}"]]
+
+
+def _attend_to_more(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    k = torch.cat([k, q], 2)
+    return F.scaled_dot_product_attention(q, k, k, mask)
+
+
+def _attend_to_less(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k[:, :, 1:], k[:, :, 1:], mask)
+
+
+# Sizes of several inputs are one or more apart, in an operation that raises where they are not.
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (_attend_to_more, lambda n: (torch.ones(1, n + 2) > 0, torch.randn(3, 2, 2, 8), torch.randn(3, 2, n, 8))),
+        (_attend_to_less, lambda n: (torch.ones(1, n - 1) > 0, torch.randn(3, 2, 4, 8), torch.randn(3, 2, n, 8))),
+        (lambda m, k: F.cross_entropy(m, k[1:]), lambda n: (torch.randn(n - 1, 5), torch.arange(n) % 5)),
+        (lambda m, k: torch.zeros(20).index_add(0, m, k[1:]), lambda n: (torch.arange(n - 1), torch.randn(n))),
+        (lambda m, k: torch.baddbmm(m, k[:, 1:], k.mT), lambda n: (torch.randn(3, n - 1, n), torch.randn(3, n, 8))),
+    ],
+)
+def test_sizes_that_are_apart_by_a_constant_have_one_program(function: Any, inputs: Any) -> None:
+    compiled = thunder.jit(function)
+    for n in (7, 9, 8, 12, 20):
+        given = inputs(n)
+        torch.testing.assert_close(compiled(*given), function(*given), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 2
+    assert not thunder.compile_stats(compiled)["pinned_sizes"]
+    with pytest.raises((RuntimeError, ValueError, IndexError)):
+        compiled(*inputs(9)[:-1], inputs(11)[-1])
 
 
 class _Cache:
@@ -570,6 +602,20 @@ def test_a_cache_that_grows_has_one_program_for_all_lengths() -> None:
         torch.testing.assert_close(compiled(x, cache), step(x, expected), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(cache.keys, expected.keys)
     assert specializations(compiled) <= 4
+
+
+# At the second call the cache has a size that never changed, and the mask's is a number beside it.
+def test_a_size_that_was_a_number_beside_another_is_tried_again_when_that_changes() -> None:
+    def step(x: Tensor, mask: Tensor, cache: _Cache) -> Tensor:
+        cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 2)
+        return F.scaled_dot_product_attention(x, cache.keys, cache.keys, mask)
+
+    compiled = thunder.jit(step)
+    cache, expected = _Cache(), _Cache()
+    for length in range(6, 16):
+        x, mask = torch.randn(2, 2, 1 if cache.keys is not None else 6, 8), torch.ones(2, 1, 1, length) > 0
+        torch.testing.assert_close(compiled(x, mask, cache), step(x, mask, expected), rtol=1e-4, atol=1e-5)
+    assert specializations(compiled) == 3
 
 
 def test_sizes_that_are_not_marked_stay_numbers_without_generalization() -> None:

@@ -108,3 +108,17 @@ def test_tokens_of_litgpt_are_those_of_eager() -> None:
         assert torch.equal(tokens(compiled, 12), tokens(model, 12))
         assert specializations(compiled) <= 4, thunder.explain_shapes(compiled)
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "qwen3_moe"])
+def test_a_padded_batch_has_few_programs(name: str) -> None:
+    model = hugging_face(name)
+    compiled = thunder.jit(model)
+    words = torch.cat([prompt(7), prompt(7) + 1])
+    mask = torch.ones_like(words)
+    mask[0, :3] = 0
+    options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 16, "do_sample": False}
+    with torch.no_grad():
+        expected = model.generate(words, **options)  # type: ignore[operator]
+        assert torch.equal(compiled.generate(words, **options), expected)
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)

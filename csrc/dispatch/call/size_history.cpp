@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 namespace thunder::dispatch {
 namespace {
 
 constexpr std::string_view kNumber = "number ";
+constexpr std::string_view kValue = "value ";
 
 }  // namespace
 
 std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
+std::string value_path(const std::string& path) { return std::string(kValue) + path; }
 bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t dims) const {
@@ -26,16 +29,37 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes&
   Changing changing{sizes, Sizes(sizes.size(), -1)};
   bool is_any = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (input.is_pinned[i] || sizes[i] < 2) continue;
+    if (input.pins.contains(i) || sizes[i] < 2) continue;
     changing.before[i] = input.sizes[i] != sizes[i] ? input.sizes[i] : input.before[i];
     is_any = is_any || changing.before[i] != -1;
   }
   return is_any ? changing : Changing();
 }
 
+bool SizeHistory::changes_first(const std::string& path, const Sizes& sizes) const {
+  const Input* known = find(path, sizes.size());
+  for (std::size_t i = 0; known != nullptr && i < sizes.size(); ++i) {
+    if (known->before[i] == -1 && known->sizes[i] != sizes[i] && sizes[i] > 1) return true;
+  }
+  return false;
+}
+
+void SizeHistory::add_changes(Inputs& changing, const std::map<std::string, Sizes>& sizes) {
+  if (std::ranges::any_of(sizes, [&](const auto& input) { return changes_first(input.first, input.second); })) {
+    for (auto& [path, input] : inputs_) {
+      if (!path.starts_with(kNumber) && !path.starts_with(kValue)) input.pins.clear();
+    }
+  }
+  for (const auto& [path, now] : sizes) {
+    if (changing.contains(path)) continue;
+    Changing input = compare(path, now);
+    if (!input.sizes.empty()) changing.emplace(path, std::move(input));
+  }
+}
+
 bool SizeHistory::may_change(const std::string& path, const Seen& seen, std::size_t dim) const {
   const Input* known = find(path, seen.sizes.size());
-  if (known == nullptr || known->is_pinned[dim] || seen.sizes[dim] < 2) return false;
+  if (known == nullptr || known->pins.contains(dim) || seen.sizes[dim] < 2) return false;
   return known->sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
 }
 
@@ -78,7 +102,7 @@ void remove_guesses(SizeHistory::Inputs& changing) {
 void SizeHistory::note(const std::string& path, const Sizes& sizes) {
   Input& input = inputs_[path];
   if (input.sizes.size() != sizes.size()) {
-    input = {sizes, Sizes(sizes.size(), -1), std::vector<bool>(sizes.size(), false)};
+    input = {sizes, Sizes(sizes.size(), -1), {}};
     return;
   }
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -87,14 +111,16 @@ void SizeHistory::note(const std::string& path, const Sizes& sizes) {
   input.sizes = sizes;
 }
 
-void SizeHistory::pin(const std::string& path, std::size_t dim) {
+void SizeHistory::pin(const std::string& path, std::size_t dim, const std::string& line) {
   Input& input = inputs_[path];
-  if (dim < input.is_pinned.size()) input.is_pinned[dim] = true;
+  if (dim < input.sizes.size()) input.pins.emplace(dim, line);
 }
 
-bool SizeHistory::is_pinned(const std::string& path, std::size_t dim) const {
+const std::string* SizeHistory::pin_of(const std::string& path, std::size_t dim) const {
   const auto found = inputs_.find(path);
-  return found != inputs_.end() && dim < found->second.is_pinned.size() && found->second.is_pinned[dim];
+  if (found == inputs_.end()) return nullptr;
+  const auto pin = found->second.pins.find(dim);
+  return pin == found->second.pins.end() ? nullptr : &pin->second;
 }
 
 }  // namespace thunder::dispatch

@@ -31,6 +31,10 @@ class SizeHistory {
 
   /// The sizes of an input that change, if there are some.
   [[nodiscard]] Changing compare(const std::string& path, const Sizes& sizes) const;
+  /// Adds the inputs of a trace with sizes that change, by where they were found. Where a size changes for the first
+  /// time, sizes of tensors that were needed as numbers beside it may be symbols again (that of a mask beside keys
+  /// which had one length so far).
+  void add_changes(Inputs& changing, const std::map<std::string, Sizes>& sizes);
   /// Adds sizes that have not changed yet and are likely to, so that a batch and a length that change one after the
   /// other need one program: where another size of the tensor changes, its first size, and both of a matrix of
   /// integers; and sizes of other inputs that are equal to those.
@@ -41,18 +45,22 @@ class SizeHistory {
   void note(const std::string& path, const Sizes& sizes);
   /// Inputs of one trace with other sizes were found at this path (values of a dict by tensor): nothing is known of it.
   void ignore(const std::string& path) { ignored_.insert(path); }
-  /// A program needs this size as a number.
-  void pin(const std::string& path, std::size_t dim);
-  [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const;
+  /// A program needs this size as a number; `line` says where.
+  void pin(const std::string& path, std::size_t dim, const std::string& line);
+  [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const { return pin_of(path, dim) != nullptr; }
+  /// The line that pinned a size; null: none did.
+  [[nodiscard]] const std::string* pin_of(const std::string& path, std::size_t dim) const;
 
  private:
   struct Input {
-    Sizes sizes;                  ///< in the last trace
-    Sizes before;                 ///< the last one that was another, by dimension; -1: there is none
-    std::vector<bool> is_pinned;  ///< by dimension
+    Sizes sizes;                              ///< in the last trace
+    Sizes before;                             ///< the last one that was another, by dimension; -1: there is none
+    std::map<std::size_t, std::string> pins;  ///< lines that need numbers, by dimension
   };
   /// An input with so many dimensions, as it was; null: nothing is known of it.
   [[nodiscard]] const Input* find(const std::string& path, std::size_t dims) const;
+  /// Whether a size of an input is another one for the first time.
+  [[nodiscard]] bool changes_first(const std::string& path, const Sizes& sizes) const;
   /// Whether size `dim` of an input that was `seen` at `path` may be guessed to change.
   [[nodiscard]] bool may_change(const std::string& path, const Seen& seen, std::size_t dim) const;
 
@@ -63,6 +71,8 @@ class SizeHistory {
 
 /// The name in a SizeHistory of a number that was found at `path`.
 [[nodiscard]] std::string number_path(const std::string& path);
+/// The same, where the number is no symbol.
+[[nodiscard]] std::string value_path(const std::string& path);
 [[nodiscard]] bool is_number_path(std::string_view path);
 
 /// Whether a size is taken for one that changes without having done so.

@@ -42,9 +42,6 @@ bool is_looked_at(const ir::Trace& trace, ir::ValueId number, bool may_compare) 
   return false;
 }
 
-/// As `number_path`, where the number is no symbol.
-std::string value_path(const std::string& path) { return "value " + path; }
-
 /// From two on, as a history takes smaller ones for sizes that never change.
 std::int64_t code_of(std::int64_t number) { return 2 + 2 * std::abs(number) + (number < 0 ? 1 : 0); }
 std::int64_t code_of(double number) {
@@ -136,7 +133,7 @@ std::set<std::string> NumberInputs::constants(bool failed) const {
 void NumberInputs::remember(SizeHistory& history) const {
   for (const auto& [path, code] : numbers_seen_) {
     history.note(path, code);
-    if (fixed_.contains(path)) history.pin(path, 0);
+    if (fixed_.contains(path)) history.pin(path, 0, {});
   }
 }
 

@@ -144,11 +144,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
 
 SizeHistory::Inputs ProgramSizes::changing() const {
   SizeHistory::Inputs inputs = changing_;
-  for (const auto& [path, sizes] : sizes_) {
-    if (history_ == nullptr || inputs.contains(path)) continue;
-    SizeHistory::Changing input = history_->compare(path, sizes);
-    if (!input.sizes.empty()) inputs.emplace(path, std::move(input));
-  }
+  if (history_ != nullptr) history_->add_changes(inputs, sizes_);
   if (history_ != nullptr && may_guess_) history_->add_guesses(inputs, seen_);
   if (how_ == DynamicSizes::kAll) add_data_sizes(inputs);
   return inputs;
@@ -190,7 +186,10 @@ void ProgramSizes::remember() const {
       const auto input = changing_.find(path);
       const bool changes =
           input != changing_.end() && input->second.before[i] != -1 && input->second.before[i] != sizes[i];
-      if (changes && (!has_symbols_ || pinned_.contains({sizes[i], input->second.before[i]}))) history_->pin(path, i);
+      if (!changes) continue;
+      const auto pinned = pinned_.find({sizes[i], input->second.before[i]});
+      const bool is_pinned = pinned != pinned_.end();
+      if (is_pinned || !has_symbols_) history_->pin(path, i, is_pinned ? pinned->second : std::string());
     }
   }
 }
@@ -263,9 +262,17 @@ std::vector<std::string> ProgramSizes::names_of_symbols() const {
 
 void ProgramSizes::describe(Specialization& specialization) const {
   specialization.has_symbols = has_symbols_;
-  for (const auto& [size, line] : pinned_) {
-    specialization.pinned_sizes.push_back(std::to_string(size.first) + (line.empty() ? line : " by " + line));
+  std::set<std::string> pins;
+  const auto add_pin = [&](std::int64_t size, const std::string& line) {
+    pins.insert(std::to_string(size) + (line.empty() ? line : " by " + line));
+  };
+  for (const auto& [size, line] : pinned_) add_pin(size.first, line);
+  for (const auto& [path, sizes] : sizes_) {
+    for (std::size_t i = 0; history_ != nullptr && i < sizes.size(); ++i) {
+      if (const std::string* line = history_->pin_of(path, i)) add_pin(sizes[i], *line);
+    }
   }
+  specialization.pinned_sizes.assign(pins.begin(), pins.end());
   if (!has_symbols_) return;
   const std::vector<std::vector<std::string>> places = places_of_symbols();
   const std::vector<std::string> names = names_of_symbols();
@@ -284,20 +291,22 @@ void ProgramSizes::describe(Specialization& specialization) const {
 }
 
 SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
-                                  const SizeHistory& history) {
+                                  SizeHistory& history) {
   SizeHistory::Inputs changing;
+  std::map<std::string, SizeHistory::Sizes> sizes;
   std::map<std::string, SizeHistory::Seen> seen;
   for (const auto& [path, value] : like.guards.values(arguments)) {
-    const bool is_number = PyLong_CheckExact(value.get());
-    const bool is_input =
-        is_tensor(value.get()) && !is_parameter(value.get()) && unpack_tensor(value.get()).layout() == at::kStrided;
-    if (!is_input && !(is_number && may_be_symbol(value.get()))) continue;
-    const std::string key = is_number ? number_path(path) : path;
-    SizeHistory::Changing input = history.compare(
-        key, is_number ? SizeHistory::Sizes{PyLong_AsLongLong(value.get())} : unpack_tensor(value.get()).sizes().vec());
-    if (!input.sizes.empty()) changing.emplace(key, std::move(input));
-    if (is_input && may_be_guessed(path)) seen.emplace(path, seen_input(unpack_tensor(value.get())));
+    if (PyLong_CheckExact(value.get())) {
+      if (may_be_symbol(value.get()))
+        sizes.emplace(number_path(path), SizeHistory::Sizes{PyLong_AsLongLong(value.get())});
+    } else if (is_tensor(value.get()) && !is_parameter(value.get())) {
+      const at::Tensor& tensor = unpack_tensor(value.get());
+      if (tensor.layout() != at::kStrided) continue;
+      sizes.emplace(path, tensor.sizes().vec());
+      if (may_be_guessed(path)) seen.emplace(path, seen_input(tensor));
+    }
   }
+  history.add_changes(changing, sizes);
   history.add_guesses(changing, seen);
   return changing;
 }
@@ -305,7 +314,7 @@ SizeHistory::Inputs find_changing(const Specialization& like, const interpreter:
 void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) {
   for (const auto& [path, input] : changing) {
     for (std::size_t i = 0; i < input.sizes.size(); ++i) {
-      if (input.before[i] != -1) history.pin(path, i);
+      if (input.before[i] != -1) history.pin(path, i, {});
     }
   }
 }

@@ -110,7 +110,7 @@ class ProgramSizes {
 /// Inputs with sizes that are other ones than in earlier traces, as far as the guards of such a trace lead to them:
 /// what is missing here is found by tracing.
 [[nodiscard]] SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
-                                                const SizeHistory& history);
+                                                SizeHistory& history);
 /// Sizes that change are numbers in all later traces.
 void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history);
 
