@@ -298,9 +298,7 @@ void ProgramCapture::fill(Specialization& specialization) {
     const at::Tensor& tensor = unpack_tensor(input.get());
     specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
     if (is_distributed(input.get())) specialization.tensors.back().add_local_part(stored_part(input.get()));
-    if (auto free = sizes_.free_sizes(input.get()); !free.empty()) {
-      specialization.tensors.back().free_sizes(std::move(free));
-    }
+    sizes_.free_sizes(input.get(), specialization.tensors.back());
   }
   sizes_.describe(specialization);
   specialization.structure = std::move(structure_);

@@ -6,7 +6,6 @@
 #include <exception>
 #include <functional>
 #include <iterator>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -37,16 +36,10 @@ constexpr std::int64_t kLeastRange = 32;
 /// With fewer, the expression of a number is a guess.
 constexpr std::size_t kLeastSamples = 5;
 
-/// The type with these sizes, in the same order in memory.
-ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes) {
+ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes, const ir::StrideRule& rule) {
   if (type.sizes == sizes) return ir::make_type(std::move(type));
-  std::vector<std::size_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto place = [&](std::size_t i) { return std::pair(type.strides[i].hint, type.sizes[i].hint); };
-  std::ranges::stable_sort(order, std::less(), place);
-  std::ranges::reverse(order);
   type.sizes = sizes;
-  type.strides = ir::strides_in_order(sizes, order);
+  type.strides = ir::strides_by(rule, sizes);
   return ir::make_type(std::move(type));
 }
 
@@ -119,7 +112,10 @@ ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std
         sizes.emplace_back(told ? *told : symbol ? sample[*symbol] : observed.sizes.at(next));
         if (!told) ++next;
       }
-      each.type = with_sizes(std::get<ir::TensorType>(*each.type), sizes);
+      const auto& type = std::get<ir::TensorType>(*each.type);
+      const auto rule = ir::rule_of(bridge::hints(type.sizes), bridge::hints(type.strides));
+      THUNDER_CHECK(rule.has_value(), "tracer", "strides of what follows from data are in no order");
+      each.type = with_sizes(type, sizes, *rule);
     }
   }
   return types;
@@ -138,7 +134,8 @@ void SizeShadows::make_fit() {
   for (const ir::Dim& dim : expressions_) fit_->add(dim);
 }
 
-void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols) {
+void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols,
+                            const ir::StrideRule& rule) {
   const Inside inside(*this);
   const TraceTensorImpl* impl = trace_impl(traced);
   kept_.emplace_back(traced.getIntrusivePtr());
@@ -150,7 +147,7 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
       sizes.emplace_back(symbol ? shadow.symbols[*symbol] : traced.size(i));
     }
     const std::string& name = program_.trace().value(impl->state()->value).name;
-    shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes), name));
+    shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes, rule), name));
   }
   const auto is_symbol = [](const std::optional<std::uint32_t>& symbol) { return symbol.has_value(); };
   if (std::ranges::none_of(symbols, is_symbol)) return;
@@ -161,7 +158,7 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
     const auto symbol = symbols[static_cast<std::size_t>(i)];
     dims.push_back(symbol ? dim_of_symbol(*symbol) : ir::Dim(traced.size(i)));
   }
-  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims);
+  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims, rule);
   for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);
   fit_->add(ir::product_of(dims));
 }

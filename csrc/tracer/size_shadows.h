@@ -16,6 +16,7 @@
 #include "autograd/node_pointer.h"
 #include "ir/condition.h"
 #include "ir/generalization.h"
+#include "ir/stride_rule.h"
 #include "ir/trace.h"
 #include "tracer/evaluate.h"
 #include "tracer/recorder.h"
@@ -43,8 +44,9 @@ class SizeShadows final : public SizeReads, public SizeUses {
   ~SizeShadows();
 
   /// Adds an input of the program; `symbols` says which symbol each of its sizes is, nullopt a number. The others of
-  /// its sizes, and the order in memory, are as of `traced`.
-  void add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols);
+  /// its sizes are as of `traced`; strides follow by `rule`, where there are symbols.
+  void add_input(const at::Tensor& traced, std::span<const std::optional<std::uint32_t>> symbols,
+                 const ir::StrideRule& rule);
 
   /// Says which symbols the sizes are that follow from data (`DataSized::sizes`), for each operation that gives some,
   /// by its place among `DataAccess::data_sized`; empty: all are numbers.

@@ -1027,3 +1027,74 @@ def test_a_fusion_of_a_row_that_begins_at_a_symbol_serves_rows_that_begin_at_num
     for sizes, k in (((7, 6), 5), ((8, 2), 5), ((2, 5), 2)):
         x = torch.randn(*sizes, requires_grad=requires_grad)
         torch.testing.assert_close(compiled(x, k), function(x, k))
+
+
+# Arguments that are slices: rows lie further apart than they are long, by as much at each length or to one place.
+SLICES = {
+    "all_but_the_last": lambda rows, n: torch.randn(rows, n + 1)[:, :-1],
+    "all_but_the_first": lambda rows, n: torch.randn(rows, n + 1)[:, 1:],
+    "begin_of_a_buffer": lambda rows, n: torch.randn(rows, 70)[:, :n],
+    "some_channels": lambda rows, n: torch.randn(rows, n, 9)[:, :, :8],
+    "one_channel": lambda rows, n: torch.randn(rows, n, 3)[:, :, 1],
+    "transposed": lambda rows, n: torch.randn(n, rows + 2).t()[2:],
+    "cache": lambda rows, n: torch.randn(rows, 2, 64, 8)[:, :, :n],
+}
+OF_SLICES: dict[str, Callable[[Tensor], Any]] = {
+    "chain": lambda x: (x.sin() * 2 + x).relu(),
+    "sum": lambda x: x.sum(-1) + x.mean(),
+    "softmax": lambda x: x.softmax(1) * 2,
+    "rows": lambda x: x.flatten(1) @ x.flatten(1).mT,
+    "flat": lambda x: x.reshape(-1) * 2,
+    "view_and_copy": lambda x: (x[1:], x * 1, x.contiguous()),
+    "strides": lambda x: x * x.stride(0) + x.is_contiguous() if x.is_contiguous() else x.cos() / x.stride(1),
+    "other_slices": lambda x: x[:, 1:] * x[:, :-1],
+    "cat": lambda x: torch.cat([x, x], 1).cumsum(1),
+}
+
+
+@pytest.mark.parametrize("of_slice", OF_SLICES)
+@pytest.mark.parametrize("kind", SLICES)
+def test_slices_have_one_program_for_all_lengths(kind: str, of_slice: str) -> None:
+    function = OF_SLICES[of_slice]
+    compiled = thunder.jit(function)
+    for rows, n in ((4, 7), (4, 9), (5, 12), (3, 30), (2, 2), (7, 40), (6, 60)):
+        x = SLICES[kind](rows, n)
+        results, expected = [], []
+        for call, into in ((compiled, results), (function, expected)):
+            given = torch.as_strided(_memory_of(x).clone(), x.shape, x.stride(), x.storage_offset())
+            leaf = given.detach().requires_grad_()
+            values = call(leaf)
+            values = values if isinstance(values, tuple) else (values,)
+            (gradient,) = torch.autograd.grad(sum((value * value).sum() for value in values), leaf)
+            into += [*values, gradient]
+        for result, value in zip(results, expected, strict=True):
+            torch.testing.assert_close(result, value, rtol=1e-4, atol=1e-4)
+            assert (result.stride(), result.storage_offset()) == (value.stride(), value.storage_offset())
+    assert specializations(compiled) <= 4  # some things are others where n is two
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def _memory_of(x: Tensor) -> Tensor:
+    return torch.empty(0).set_(x.untyped_storage())  # type: ignore[arg-type]
+
+
+def test_a_slice_up_to_the_end_of_its_buffer_is_another_program() -> None:
+    compiled = thunder.jit(lambda x: x.sin() if x.is_contiguous() else x.cos())
+    buffer = torch.randn(4, 70)
+    for n in (7, 9, 30, 70, 69, 71):
+        x = torch.randn(4, 71)[:, :n] if n == 71 else buffer[:, :n]
+        torch.testing.assert_close(compiled(x), x.sin() if x.is_contiguous() else x.cos())
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_shifted_words_of_a_language_model_have_one_program(rows: int) -> None:
+    embedding, head = nn.Embedding(50, 16), nn.Linear(16, 50)
+
+    def loss(words: Tensor, targets: Tensor) -> Tensor:
+        return F.cross_entropy(head(embedding(words).relu()).flatten(0, 1), targets.reshape(-1))
+
+    compiled = thunder.jit(loss)
+    for length in (8, 20, 9, 33):
+        words = torch.randint(0, 50, (rows, length))
+        torch.testing.assert_close(compiled(words[:, :-1], words[:, 1:]), loss(words[:, :-1], words[:, 1:]))
+    assert specializations(compiled) == 2

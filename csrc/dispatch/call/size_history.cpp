@@ -22,11 +22,20 @@ const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t
   return is_known ? &found->second : nullptr;
 }
 
-SizeHistory::Changing SizeHistory::compare(const std::string& path, const Sizes& sizes) const {
+std::optional<ir::StrideRule> SizeHistory::rule_of(const Input& known, const Shape& shape) {
+  if (shape.strides.empty()) return ir::StrideRule();
+  const bool had_strides = known.strides.size() == shape.strides.size();
+  return had_strides ? ir::rule_of(shape.sizes, shape.strides, known.sizes, known.strides) : std::nullopt;
+}
+
+SizeHistory::Changing SizeHistory::compare(const std::string& path, const Shape& shape) const {
+  const Sizes& sizes = shape.sizes;
   const Input* known = find(path, sizes.size());
   if (known == nullptr) return {};
   const Input& input = *known;
-  Changing changing{sizes, Sizes(sizes.size(), -1)};
+  std::optional<ir::StrideRule> rule = rule_of(input, shape);
+  if (!rule) return {};
+  Changing changing{sizes, Sizes(sizes.size(), -1), *std::move(rule)};
   bool is_any = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (input.pins.contains(i) || sizes[i] < 2) continue;
@@ -44,13 +53,13 @@ bool SizeHistory::changes_first(const std::string& path, const Sizes& sizes) con
   return false;
 }
 
-void SizeHistory::add_changes(Inputs& changing, const std::map<std::string, Sizes>& sizes) {
-  if (std::ranges::any_of(sizes, [&](const auto& input) { return changes_first(input.first, input.second); })) {
+void SizeHistory::add_changes(Inputs& changing, const Shapes& shapes) {
+  if (std::ranges::any_of(shapes, [&](const auto& input) { return changes_first(input.first, input.second.sizes); })) {
     for (auto& [path, input] : inputs_) {
       if (!path.starts_with(kNumber) && !path.starts_with(kValue)) input.pins.clear();
     }
   }
-  for (const auto& [path, now] : sizes) {
+  for (const auto& [path, now] : shapes) {
     if (changing.contains(path)) continue;
     Changing input = compare(path, now);
     if (!input.sizes.empty()) changing.emplace(path, std::move(input));
@@ -58,28 +67,34 @@ void SizeHistory::add_changes(Inputs& changing, const std::map<std::string, Size
 }
 
 bool SizeHistory::may_change(const std::string& path, const Seen& seen, std::size_t dim) const {
-  const Input* known = find(path, seen.sizes.size());
-  if (known == nullptr || known->pins.contains(dim) || seen.sizes[dim] < 2) return false;
-  return known->sizes[dim] == seen.sizes[dim] && (dim == 0 || (seen.has_integers && seen.sizes.size() == 2));
+  const Sizes& sizes = seen.shape.sizes;
+  const Input* known = find(path, sizes.size());
+  if (known == nullptr || known->pins.contains(dim) || sizes[dim] < 2) return false;
+  return known->sizes[dim] == sizes[dim] && (dim == 0 || (seen.has_integers && sizes.size() == 2));
 }
 
 void SizeHistory::add_guesses(Inputs& changing, const std::map<std::string, Seen>& seen) const {
   if (!may_guess_) return;
   std::set<std::int64_t> guessed;
   for (const auto& [path, input] : seen) {
+    const Sizes& sizes = input.shape.sizes;
     const auto found = changing.find(path);
-    if (found == changing.end() || found->second.sizes != input.sizes) continue;
-    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+    if (found == changing.end() || found->second.sizes != sizes) continue;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
       std::int64_t& before = found->second.before[i];
-      if (before == -1 && may_change(path, input, i)) before = input.sizes[i];
-      if (before == input.sizes[i]) guessed.insert(before);
+      if (before == -1 && may_change(path, input, i)) before = sizes[i];
+      if (before == sizes[i]) guessed.insert(before);
     }
   }
   for (const auto& [path, input] : seen) {
     if (guessed.empty() || changing.contains(path)) continue;
-    Changing equal{input.sizes, Sizes(input.sizes.size(), -1)};
-    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
-      if (guessed.contains(input.sizes[i]) && may_change(path, input, i)) equal.before[i] = input.sizes[i];
+    const Sizes& sizes = input.shape.sizes;
+    const Input* known = find(path, sizes.size());
+    const std::optional<ir::StrideRule> rule = known == nullptr ? std::nullopt : rule_of(*known, input.shape);
+    if (!rule) continue;
+    Changing equal{sizes, Sizes(sizes.size(), -1), *rule};
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      if (guessed.contains(sizes[i]) && may_change(path, input, i)) equal.before[i] = sizes[i];
     }
     if (std::ranges::any_of(equal.before, [](std::int64_t size) { return size != -1; })) changing.emplace(path, equal);
   }
@@ -99,12 +114,14 @@ void remove_guesses(SizeHistory::Inputs& changing) {
   }
 }
 
-void SizeHistory::note(const std::string& path, const Sizes& sizes) {
+void SizeHistory::note(const std::string& path, const Shape& shape) {
+  const Sizes& sizes = shape.sizes;
   Input& input = inputs_[path];
   if (input.sizes.size() != sizes.size()) {
-    input = {sizes, Sizes(sizes.size(), -1), {}};
+    input = {sizes, shape.strides, Sizes(sizes.size(), -1), {}};
     return;
   }
+  input.strides = shape.strides;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (input.sizes[i] != sizes[i]) input.before[i] = input.sizes[i];
   }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "ir/stride_rule.h"
 
 namespace thunder::dispatch {
 
@@ -15,26 +18,33 @@ namespace thunder::dispatch {
 class SizeHistory {
  public:
   using Sizes = std::vector<std::int64_t>;
+  /// Of an input; numbers, and sizes that follow from data, have no strides.
+  struct Shape {
+    Sizes sizes;
+    Sizes strides{};
+  };
+  using Shapes = std::map<std::string, Shape>;
   /// An input with sizes that change: each as it is now and as it was before; -1 before: it is a number. A size that
   /// was the same before is a guess.
   struct Changing {
     Sizes sizes;
     Sizes before;
+    ir::StrideRule rule{};  ///< how its strides follow from its sizes
     friend bool operator==(const Changing&, const Changing&) = default;
   };
   using Inputs = std::map<std::string, Changing>;
   /// A tensor among the inputs of a trace.
   struct Seen {
-    Sizes sizes;
+    Shape shape;
     bool has_integers = false;
   };
 
-  /// The sizes of an input that change, if there are some.
-  [[nodiscard]] Changing compare(const std::string& path, const Sizes& sizes) const;
+  /// The sizes of an input that change, if there are some and its strides follow from them by a rule.
+  [[nodiscard]] Changing compare(const std::string& path, const Shape& shape) const;
   /// Adds the inputs of a trace with sizes that change, by where they were found. Where a size changes for the first
   /// time, sizes of tensors that were needed as numbers beside it may be symbols again (that of a mask beside keys
   /// which had one length so far).
-  void add_changes(Inputs& changing, const std::map<std::string, Sizes>& sizes);
+  void add_changes(Inputs& changing, const Shapes& shapes);
   /// Adds sizes that have not changed yet and are likely to, so that a batch and a length that change one after the
   /// other need one program: where another size of the tensor changes, its first size, and both of a matrix of
   /// integers; and sizes of other inputs that are equal to those.
@@ -42,7 +52,7 @@ class SizeHistory {
   /// Guesses made a program need numbers: there are none from now on.
   void refuse_guesses() { may_guess_ = false; }
   /// A trace with this input was kept.
-  void note(const std::string& path, const Sizes& sizes);
+  void note(const std::string& path, const Shape& shape);
   /// Inputs of one trace with other sizes were found at this path (values of a dict by tensor): nothing is known of it.
   void ignore(const std::string& path) { ignored_.insert(path); }
   /// A program needs this size as a number; `line` says where.
@@ -54,9 +64,12 @@ class SizeHistory {
  private:
   struct Input {
     Sizes sizes;                              ///< in the last trace
+    Sizes strides;                            ///< likewise
     Sizes before;                             ///< the last one that was another, by dimension; -1: there is none
     std::map<std::size_t, std::string> pins;  ///< lines that need numbers, by dimension
   };
+  /// The rule of an input's strides, which they followed in the last trace, too.
+  [[nodiscard]] static std::optional<ir::StrideRule> rule_of(const Input& known, const Shape& shape);
   /// An input with so many dimensions, as it was; null: nothing is known of it.
   [[nodiscard]] const Input* find(const std::string& path, std::size_t dims) const;
   /// Whether a size of an input is another one for the first time.

@@ -85,11 +85,9 @@ TensorGuard::TensorGuard(const at::Tensor& tensor, bool checks_offset, bool chec
       sizes_(tensor.sizes().vec()),
       strides_(tensor.layout() == c10::kStrided ? tensor.strides().vec() : std::vector<std::int64_t>{}) {}
 
-void TensorGuard::free_sizes(std::vector<bool> dims) {
+void TensorGuard::free_sizes(std::vector<bool> dims, ir::StrideRule rule) {
   is_free_ = std::move(dims);
-  for (std::size_t i = 0; i < sizes_.size(); ++i) order_.push_back(i);
-  std::ranges::stable_sort(order_, std::less(), [&](std::size_t i) { return std::pair(strides_[i], sizes_[i]); });
-  std::ranges::reverse(order_);
+  rule_ = std::move(rule);
   // Free sizes do not tell guards apart.
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     if (is_free_[i]) sizes_[i] = 0;
@@ -102,12 +100,7 @@ bool TensorGuard::matches_sizes(c10::IntArrayRef sizes, c10::IntArrayRef strides
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (is_free_[i] ? sizes[i] < 2 : sizes[i] != sizes_[i]) return false;
   }
-  std::int64_t stride = 1;
-  for (auto dim = order_.rbegin(); dim != order_.rend(); ++dim) {
-    if (strides[*dim] != stride) return false;
-    stride *= std::max<std::int64_t>(sizes[*dim], 1);
-  }
-  return true;
+  return ir::follows(rule_, sizes, strides);
 }
 
 // Runs for every parameter of a model at every call: fields rather than virtual functions, loops rather than memcmp.

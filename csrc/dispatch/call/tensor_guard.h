@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/stride_rule.h"
+
 namespace thunder::dispatch {
 
 /// The metadata of an input tensor that a trace depends on.
@@ -18,8 +20,8 @@ class TensorGuard {
   void add_local_part(const at::Tensor& part) { local_part_.emplace_back(part); }
   /// Null for other tensors.
   [[nodiscard]] const TensorGuard* local_part() const { return local_part_.empty() ? nullptr : &local_part_.front(); }
-  /// Lets these sizes be any from two on; `dims` has one element for each. The tensor has no gaps.
-  void free_sizes(std::vector<bool> dims);
+  /// Lets these sizes be any from two on, with strides by the rule; `dims` has one element for each size.
+  void free_sizes(std::vector<bool> dims, ir::StrideRule rule);
   /// Whether an int that the guards find is one that the tensor holds, and not the tensor's size (number_input.h).
   [[nodiscard]] bool holds_int() const { return dtype_ == caffe2::TypeMeta::Make<std::int64_t>() && sizes_.empty(); }
   friend bool operator==(const TensorGuard&, const TensorGuard&) = default;
@@ -40,7 +42,7 @@ class TensorGuard {
   std::vector<std::int64_t> strides_;
   std::vector<bool> is_free_;            ///< sizes that may be others; empty: none
   std::vector<TensorGuard> local_part_;  ///< one at most
-  std::vector<std::size_t> order_;       ///< where some are free: the dimensions from the outermost on
+  ir::StrideRule rule_;                  ///< where some are free
 };
 
 /// For people: `float32[2, 3]`, followed by what is not the common case (strides, device, requires_grad, …).

@@ -35,11 +35,13 @@ DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, 
     : which_(which), pinned_(pinned), changing_(changing) {
   if (which == DynamicSizes::kNone) return;
   for (const auto& [path, input] : changing_) {
+    const std::optional<std::vector<Bounds>> bounds = bounds_by(input);
+    if (!bounds) continue;
     auto& symbols = by_path_[path];
     for (std::size_t i = 0; i < input.sizes.size(); ++i) {
       symbols.emplace_back();
       if (input.before[i] == -1 || pinned_.contains({input.sizes[i], input.before[i]})) continue;
-      symbols.back() = symbol_for(input.sizes[i], input.before[i], Bounds());
+      symbols.back() = symbol_for(input.sizes[i], input.before[i], (*bounds)[i]);
       symbols_[*symbols.back()].is_first |= i == 0 && !is_number_path(path);
     }
   }
@@ -74,8 +76,9 @@ void DynamicArguments::add_tensor(PyObject* object) {
   const py::Ref marks = marks_of(object);
   if (!marks && (which_ == DynamicSizes::kMarked || is_parameter(object))) return;
   const bool is_plain = tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
-                        !tensor.key_set().has(c10::DispatchKey::Python) && tensor.is_non_overlapping_and_dense();
-  if (!is_plain || by_tensor_.contains(object)) return;
+                        !tensor.key_set().has(c10::DispatchKey::Python);
+  const auto rule = is_plain ? ir::rule_of(tensor.sizes(), tensor.strides()) : std::nullopt;
+  if (!rule || by_tensor_.contains(object)) return;
   std::vector<std::optional<std::uint32_t>> symbols(static_cast<std::size_t>(tensor.dim()));
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     const std::int64_t size = tensor.size(i);
@@ -88,6 +91,25 @@ void DynamicArguments::add_tensor(PyObject* object) {
     symbols[static_cast<std::size_t>(i)] = symbol;
   }
   by_tensor_.emplace(object, std::move(symbols));
+  rules_.emplace(object, *rule);
+}
+
+std::optional<std::vector<DynamicArguments::Bounds>> DynamicArguments::bounds_by(const SizeHistory::Changing& input) {
+  std::vector<Bounds> bounds(input.sizes.size());
+  if (input.rule.stride == 0) return bounds;
+  std::int64_t others = 1;
+  std::optional<std::size_t> changes;
+  for (auto dim = input.rule.order.rbegin(); *dim != *input.rule.wider; ++dim) {
+    if (input.before[*dim] == -1) {
+      others *= input.sizes[*dim];
+    } else if (changes) {
+      return std::nullopt;
+    } else {
+      changes = *dim;
+    }
+  }
+  if (changes) bounds[*changes].most = (input.rule.stride - 1) / others;
+  return bounds;
 }
 
 std::optional<DynamicArguments::Bounds> DynamicArguments::bounds_of(PyObject* marks, std::int64_t dim) const {
@@ -123,8 +145,10 @@ void DynamicArguments::find(PyObject* object, const std::string& path) {
   const auto found = by_path_.find(path);
   if (found == by_path_.end()) return;
   const at::Tensor& tensor = unpack_tensor(object);
-  const bool is_same = tensor.sizes() == c10::IntArrayRef(changing_.at(path).sizes);
-  if (!is_same || !tensor.is_non_overlapping_and_dense()) return;
+  const SizeHistory::Changing& input = changing_.at(path);
+  if (tensor.sizes() != c10::IntArrayRef(input.sizes)) return;
+  const ir::StrideRule& rule = rules_.emplace(object, input.rule).first->second;
+  if (!(rule == input.rule) || !ir::follows(rule, tensor.sizes(), tensor.strides())) return;
   const py::Ref marks = marks_of(object);
   auto& symbols = by_tensor_[object];
   symbols.resize(found->second.size());
@@ -144,12 +168,18 @@ bool DynamicArguments::is_symbol(const std::string& path, std::int64_t number) c
 std::uint32_t DynamicArguments::add_number(PyObject* tensor, const std::string& path) {
   const std::uint32_t symbol = *by_path_.at(path)[0];
   by_tensor_[tensor] = {symbol, std::nullopt};
+  rules_[tensor] = ir::StrideRule{{0, 1}};
   return symbol;
 }
 
 std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(PyObject* tensor) const {
   const auto found = by_tensor_.find(tensor);
   return found == by_tensor_.end() ? std::vector<std::optional<std::uint32_t>>() : found->second;
+}
+
+ir::StrideRule DynamicArguments::rule_of(PyObject* tensor) const {
+  const auto found = rules_.find(tensor);
+  return found == rules_.end() ? ir::StrideRule() : found->second;
 }
 
 std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(const std::string& path,

@@ -32,7 +32,7 @@ using PinnedSizes = std::map<SymbolSizes, std::string>;
 
 /// Which sizes of the tensors among a call's arguments are symbols. Sizes that are equal are one: programs compute with
 /// tensors whose sizes fit, and a call where they are no longer equal is another specialization's. Sizes of zero and
-/// one are numbers, as are those of tensors with gaps.
+/// one are numbers, as are those of tensors whose strides follow no rule.
 class DynamicArguments {
  public:
   /// `pinned`: sizes, of the arguments, that earlier attempts found to be needed as numbers.
@@ -51,6 +51,8 @@ class DynamicArguments {
   [[nodiscard]] SymbolSizes values_of(std::uint32_t symbol) const { return {symbols_[symbol].traced, before_[symbol]}; }
   /// By dimension; empty: all are numbers.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(PyObject* tensor) const;
+  /// How the strides of a tensor that has symbols follow from its sizes.
+  [[nodiscard]] ir::StrideRule rule_of(PyObject* tensor) const;
   /// By dimension, for sizes that follow from data and were found at `path`.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(const std::string& path,
                                                                      const SizeHistory::Sizes& sizes) const;
@@ -66,6 +68,9 @@ class DynamicArguments {
   void add_tensor(PyObject* object);
   /// nullopt: the size is a number.
   [[nodiscard]] std::optional<Bounds> bounds_of(PyObject* marks, std::int64_t dim) const;
+  /// Bounds of each size of an input whose strides follow a rule: rows that are as far apart at all sizes do not
+  /// overlap. nullopt: several sizes together decide that.
+  [[nodiscard]] static std::optional<std::vector<Bounds>> bounds_by(const SizeHistory::Changing& input);
   /// `before`: the size of an earlier call. Sizes that were not equal then are two symbols.
   std::uint32_t symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds);
 
@@ -76,6 +81,7 @@ class DynamicArguments {
   std::vector<std::int64_t> before_;  ///< by symbol
   std::map<std::string, std::vector<std::optional<std::uint32_t>>> by_path_;
   std::unordered_map<PyObject*, std::vector<std::optional<std::uint32_t>>> by_tensor_;
+  std::unordered_map<PyObject*, ir::StrideRule> rules_;  ///< of tensors in `by_tensor_`
 };
 
 }  // namespace thunder::dispatch

@@ -51,8 +51,8 @@ std::int64_t code_of(double number) {
 }  // namespace
 
 bool NumberInputs::has_changed(const std::string& path, std::int64_t code, const SizeHistory& history) {
-  numbers_seen_[path] = {code};
-  return !fixed_.contains(path) && !history.compare(path, {code}).sizes.empty();
+  numbers_seen_[path] = {{code}};
+  return !fixed_.contains(path) && !history.compare(path, {{code}}).sizes.empty();
 }
 
 at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, const SizeHistory* history,
@@ -66,7 +66,7 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
   const std::string key = number_path(path);
   int overflow = 0;
   const std::int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
-  if (history != nullptr && overflow == 0) seen_[key] = {value};
+  if (history != nullptr && overflow == 0) seen_[key] = {{value}};
   const bool is_symbol = shadows != nullptr && may_be_symbol(number) && dynamic_.is_symbol(key, value);
   if (is_symbol) return tensor_for_int(value);
   const bool has_other =
@@ -88,7 +88,7 @@ bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, cons
     const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
     if (!PyLong_CheckExact(item) || overflow != 0) continue;
     const std::string key = number_path(item_path);
-    seen_[key] = {value};
+    seen_[key] = {{value}};
     some_are = some_are || (shadows != nullptr && may_be_symbol(item) && dynamic_.is_symbol(key, value));
   }
   return some_are;
@@ -101,14 +101,14 @@ PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std
     const bool is_float = tensor.scalar_type() == at::kDouble;
     const c10::Scalar value =
         is_float ? c10::Scalar(*tensor.const_data_ptr<double>()) : c10::Scalar(*tensor.const_data_ptr<std::int64_t>());
-    if (shadows != nullptr) shadows->add_input(traced, {});
+    if (shadows != nullptr) shadows->add_input(traced, {}, {});
     const tracer::Number number = tracer::FollowedData(recorder_).given(traced, value);
     numbers_of_inputs_.emplace(value_path(path), number.id);
     return make_traced_number(numbers_, number);
   }
   ints_.insert(real);
   const std::uint32_t symbol = dynamic_.add_number(real, number_path(path));
-  shadows->add_input(traced, dynamic_.symbols_of(real));
+  shadows->add_input(traced, dynamic_.symbols_of(real), dynamic_.rule_of(real));
   NumbersOfSizes::add_int(symbol);
   shadows->note_int(symbol);
   return make_size_number(shadows->symbol(symbol));

@@ -21,12 +21,10 @@ namespace thunder::dispatch {
 /// number of the trace. So is an int that programs needed as a number where it was a symbol (`0.99**step`).
 class NumberInputs {
  public:
-  using Sizes = std::map<std::string, SizeHistory::Sizes>;
-
   /// `history`: null, if nothing is made of it. `fixed`: numbers that are constants, though they change. `seen` gets
   /// the ints that the program reads.
   NumberInputs(tracer::Recorder& recorder, std::shared_ptr<NumberTrace> numbers, DynamicArguments& dynamic,
-               std::set<std::string> fixed, Sizes& seen)
+               std::set<std::string> fixed, SizeHistory::Shapes& seen)
       : recorder_(recorder), numbers_(std::move(numbers)), dynamic_(dynamic), fixed_(std::move(fixed)), seen_(seen) {}
 
   /// The tensor that is to be an input for a number that was found at `path`; undefined: the number is a constant.
@@ -59,9 +57,9 @@ class NumberInputs {
   DynamicArguments& dynamic_;
   std::set<std::string> fixed_;
   bool finds_fixed_ = false;  ///< in this attempt
-  Sizes& seen_;
-  Sizes numbers_seen_;        ///< each by a code that differs where the numbers do
-  std::set<PyObject*> ints_;  ///< tensors whose sizes stand for ints
+  SizeHistory::Shapes& seen_;
+  SizeHistory::Shapes numbers_seen_;  ///< each by a code that differs where the numbers do
+  std::set<PyObject*> ints_;          ///< tensors whose sizes stand for ints
   std::map<std::string, ir::ValueId> numbers_of_inputs_;
 };
 

@@ -21,8 +21,10 @@ constexpr bool kHasSymbolicSizes = PY_VERSION_HEX >= 0x030b0000;
 /// Buffers of a module have the sizes that they have.
 bool may_be_guessed(const std::string& path) { return !path.starts_with("self."); }
 
+SizeHistory::Shape shape_of(const at::Tensor& tensor) { return {tensor.sizes().vec(), tensor.strides().vec()}; }
+
 SizeHistory::Seen seen_input(const at::Tensor& tensor) {
-  return {tensor.sizes().vec(), c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)};
+  return {shape_of(tensor), c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)};
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ ProgramSizes::ProgramSizes(tracer::Recorder& recorder, TorchHooks& hooks, std::s
       how_(how.dynamic),
       history_(how.sizes),
       dynamic_(arguments, how.dynamic, pinned_, changing_),
-      number_inputs_(recorder, std::move(numbers), dynamic_, known.constants, sizes_) {}
+      number_inputs_(recorder, std::move(numbers), dynamic_, known.constants, shapes_) {}
 
 bool can_have_symbols(const compile::Options& options, PyObject* module) {
   return kHasSymbolicSizes && !compile::has_extensions(options) && !has_overrides(module);
@@ -54,8 +56,8 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
     if (history_ == nullptr || how_ == DynamicSizes::kAll || is_parameter(real)) return;
     const at::Tensor& tensor = unpack_tensor(real);
     if (tensor.layout() != at::kStrided) return;
-    const auto place = sizes_.emplace(path, tensor.sizes().vec()).first;
-    if (tensor.sizes() != place->second) history_->ignore(path);
+    const auto place = shapes_.emplace(path, shape_of(tensor)).first;
+    if (tensor.sizes() != place->second.sizes) history_->ignore(path);
     if (may_be_guessed(path)) seen_[path] = seen_input(tensor);
   };
   hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
@@ -75,7 +77,7 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
                                                        const std::string& path) {
     note(real, traced, path);
     dynamic_.find(real, path);
-    shadows_->add_input(traced, dynamic_.symbols_of(real));
+    shadows_->add_input(traced, dynamic_.symbols_of(real), dynamic_.rule_of(real));
   };
 }
 
@@ -144,7 +146,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
 
 SizeHistory::Inputs ProgramSizes::changing() const {
   SizeHistory::Inputs inputs = changing_;
-  if (history_ != nullptr) history_->add_changes(inputs, sizes_);
+  if (history_ != nullptr) history_->add_changes(inputs, shapes_);
   if (history_ != nullptr && may_guess_) history_->add_guesses(inputs, seen_);
   if (how_ == DynamicSizes::kAll) add_data_sizes(inputs);
   return inputs;
@@ -167,7 +169,7 @@ void ProgramSizes::note_data_sizes() {
   const auto& observed = recorder_.data.data_sized();
   const std::vector<std::string> paths = data_size_paths(observed);
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    if (!paths[i].empty()) sizes_[paths[i]] = observed[i].sizes;
+    if (!paths[i].empty()) shapes_[paths[i]] = {observed[i].sizes};
   }
 }
 
@@ -180,8 +182,9 @@ void ProgramSizes::remember() const {
   if (history_ == nullptr) return;
   number_inputs_.remember(*history_);
   if (!may_guess_) history_->refuse_guesses();
-  for (const auto& [path, sizes] : sizes_) {
-    history_->note(path, sizes);
+  for (const auto& [path, shape] : shapes_) {
+    const SizeHistory::Sizes& sizes = shape.sizes;
+    history_->note(path, shape);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const auto input = changing_.find(path);
       const bool changes =
@@ -226,12 +229,11 @@ bool ProgramSizes::generalize(ir::Trace& trace, const OutputPlan& plan) {
   return true;
 }
 
-std::vector<bool> ProgramSizes::free_sizes(PyObject* input) const {
+void ProgramSizes::free_sizes(PyObject* input, TensorGuard& guard) const {
   std::vector<bool> is_free;
-  if (!has_symbols_) return is_free;
+  if (!has_symbols_) return;
   for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input)) is_free.push_back(symbol.has_value());
-  if (std::ranges::find(is_free, true) == is_free.end()) is_free.clear();
-  return is_free;
+  if (std::ranges::find(is_free, true) != is_free.end()) guard.free_sizes(std::move(is_free), dynamic_.rule_of(input));
 }
 
 std::vector<std::vector<std::string>> ProgramSizes::places_of_symbols() const {
@@ -267,9 +269,9 @@ void ProgramSizes::describe(Specialization& specialization) const {
     pins.insert(std::to_string(size) + (line.empty() ? line : " by " + line));
   };
   for (const auto& [size, line] : pinned_) add_pin(size.first, line);
-  for (const auto& [path, sizes] : sizes_) {
-    for (std::size_t i = 0; history_ != nullptr && i < sizes.size(); ++i) {
-      if (const std::string* line = history_->pin_of(path, i)) add_pin(sizes[i], *line);
+  for (const auto& [path, shape] : shapes_) {
+    for (std::size_t i = 0; history_ != nullptr && i < shape.sizes.size(); ++i) {
+      if (const std::string* line = history_->pin_of(path, i)) add_pin(shape.sizes[i], *line);
     }
   }
   specialization.pinned_sizes.assign(pins.begin(), pins.end());
@@ -293,20 +295,20 @@ void ProgramSizes::describe(Specialization& specialization) const {
 SizeHistory::Inputs find_changing(const Specialization& like, const interpreter::CallArguments& arguments,
                                   SizeHistory& history) {
   SizeHistory::Inputs changing;
-  std::map<std::string, SizeHistory::Sizes> sizes;
+  SizeHistory::Shapes shapes;
   std::map<std::string, SizeHistory::Seen> seen;
   for (const auto& [path, value] : like.guards.values(arguments)) {
     if (PyLong_CheckExact(value.get())) {
       if (may_be_symbol(value.get()))
-        sizes.emplace(number_path(path), SizeHistory::Sizes{PyLong_AsLongLong(value.get())});
+        shapes.emplace(number_path(path), SizeHistory::Shape{{PyLong_AsLongLong(value.get())}});
     } else if (is_tensor(value.get()) && !is_parameter(value.get())) {
       const at::Tensor& tensor = unpack_tensor(value.get());
       if (tensor.layout() != at::kStrided) continue;
-      sizes.emplace(path, tensor.sizes().vec());
+      shapes.emplace(path, shape_of(tensor));
       if (may_be_guessed(path)) seen.emplace(path, seen_input(tensor));
     }
   }
-  history.add_changes(changing, sizes);
+  history.add_changes(changing, shapes);
   history.add_guesses(changing, seen);
   return changing;
 }

@@ -62,8 +62,8 @@ class ProgramSizes {
 
   /// Whether the trace is for many sizes.
   [[nodiscard]] bool has_symbols() const { return has_symbols_; }
-  /// Whether each size of an input is a symbol; empty: none is.
-  [[nodiscard]] std::vector<bool> free_sizes(PyObject* input) const;
+  /// Lets the sizes of an input that are symbols be others at each call.
+  void free_sizes(PyObject* input, TensorGuard& guard) const;
   /// The place of each symbol's size, by symbol: `x.shape[0]`.
   [[nodiscard]] std::vector<std::string> names_of_symbols() const;
   /// Says in words of people what there is of symbols and conditions.
@@ -94,9 +94,9 @@ class ProgramSizes {
   bool may_guess_;
   DynamicSizes how_;
   SizeHistory* history_;
-  std::map<PyObject*, std::string> paths_;           ///< where inputs were found
-  std::map<std::string, SizeHistory::Sizes> sizes_;  ///< by where inputs were found
-  std::map<std::string, SizeHistory::Seen> seen_;    ///< tensors among them whose sizes may be guessed to change
+  std::map<PyObject*, std::string> paths_;         ///< where inputs were found
+  SizeHistory::Shapes shapes_;                     ///< by where inputs were found
+  std::map<std::string, SizeHistory::Seen> seen_;  ///< tensors among them whose sizes may be guessed to change
   DynamicArguments dynamic_;
   NumberInputs number_inputs_;
   std::unique_ptr<tracer::SizeShadows> shadows_;
