@@ -1,14 +1,21 @@
 #include "passes/size_assumptions.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
+#include "base/error.h"
 #include "ir/trace_sizes.h"
 #include "operators/elements.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
+
+bool makes_number(const ir::Condition& condition) {
+  return condition.kind == ir::Condition::Kind::kEqual &&
+         (condition.left.is_concrete() || condition.right.is_concrete());
+}
 
 class Assumptions {
  public:
@@ -28,10 +35,15 @@ class Assumptions {
  private:
   using Question = std::function<ir::Answer()>;
 
-  /// Makes the answer yes if conditions can, and if those decide the question or the trace needs them to be right.
+  /// Makes the answer yes if conditions can, and if those decide the question or the trace needs them to be right. No
+  /// symbol becomes a number: the trace would be for the size alone that it was traced with (`x[-7:]`, of seven rows).
   void assume(const Question& ask, bool is_needed) {
     const ir::Answer answer = ask();
     if (!answer.is_possible || answer.is_yes()) return;
+    if (std::ranges::any_of(answer.conditions, makes_number)) {
+      if (!is_needed) return;
+      throw UserError(ErrorKind::kNotImplemented, "a size that was a symbol is needed as a number");
+    }
     const ir::Trace before = result_;
     for (const ir::Condition& condition : answer.conditions) ir::assume(result_, condition);
     questions_ = ir::SizeQuestions(ir::traced_symbols(result_));

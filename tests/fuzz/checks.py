@@ -12,7 +12,7 @@ import torch
 
 import thunder
 from tests.fuzz import kernels_on_host, oracle
-from tests.fuzz.sizes import at_other_sizes
+from tests.fuzz.sizes import at_other_sizes, choose_rows, with_rows_apart
 from thunder._check import load_extension
 from thunder._minify.shrink import Case, cloned
 
@@ -261,7 +261,10 @@ def check_sizes(case: Case, plan: Plan) -> None:
     source = random.Random(plan.seed)
     compiled = thunder.jit(case.program.function(), dynamic=source.choice((None, None, True)), **plan.options)
     arguments = case.arguments
+    rows = choose_rows(source)
     for _ in range(6):
+        with _unless_torch_refuses():
+            arguments = with_rows_apart(arguments, rows)
         at_these = Case(case.program, arguments)
         with contextlib.suppress(Skipped):
             _require_same(at_these, plan, compiled, lambda program: program)

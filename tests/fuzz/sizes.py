@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 _OTHER_SIZES = (2, 3, 4, 5, 6, 7, 8, 12, 16, 17, 33, 1, 0)
+_BUFFER = 50
 _WEIGHTS = (3, 3, 3, 3, 3, 2, 3, 2, 2, 1, 1, 1, 1)
 
 
@@ -20,6 +21,28 @@ def at_other_sizes(arguments: tuple[Any, ...], source: random.Random) -> tuple[A
     by_size = {size: source.choices(_OTHER_SIZES, _WEIGHTS)[0] for size in chosen}
     is_loose = source.random() < 0.1
     return tuple(_resized(a, by_size, source, is_loose) if isinstance(a, torch.Tensor) else a for a in arguments)
+
+
+def choose_rows(source: random.Random) -> int | None:
+    """Return how many elements further apart rows are than they are long; -1: as far at all sizes; None: as they are."""
+    return source.choice((None, None, None, 1, 3, -1))
+
+
+def with_rows_apart(arguments: tuple[Any, ...], apart: int | None) -> tuple[Any, ...]:
+    """Return arguments that are slices of larger tensors, as `choose_rows` says."""
+    if apart is None:
+        return arguments
+    return tuple(_slice_of_larger(a, apart) if isinstance(a, torch.Tensor) and a.dim() else a for a in arguments)
+
+
+def _slice_of_larger(tensor: torch.Tensor, apart: int) -> torch.Tensor:
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    rows = tensor.detach().permute(order)
+    length = rows.shape[-1]
+    larger = rows.new_zeros((*rows.shape[:-1], max(_BUFFER, length) if apart == -1 else length + apart))
+    larger[..., :length] = rows
+    made = larger[..., :length].permute(torch.tensor(order).argsort().tolist())
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def _resized(tensor: torch.Tensor, by_size: dict[int, int], source: random.Random, is_loose: bool) -> torch.Tensor:

@@ -1098,3 +1098,39 @@ def test_shifted_words_of_a_language_model_have_one_program(rows: int) -> None:
         words = torch.randint(0, 50, (rows, length))
         torch.testing.assert_close(compiled(words[:, :-1], words[:, 1:]), loss(words[:, :-1], words[:, 1:]))
     assert specializations(compiled) == 2
+
+
+_WORDS = torch.randn(40, 3)
+
+
+# The trace with symbols is made where the slice is all of the tensor.
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[-7:] * 1.5,
+        lambda x: x[-7:].clone(),
+        lambda x: (x[x.shape[0] - 1 :] * 1.5, x[-7:] + 0),
+        lambda x: x.narrow(0, x.shape[0] - 7, 7) * 2,
+        lambda x: torch.stack([x[-7:], x[-7:]]),
+        lambda x: torch.arange(x.shape[0])[-7:] * 2,
+        lambda x: _WORDS[x[-7:].abs().long()],
+        lambda x: x.as_strided((7,), (1,), x.shape[0] - 7) * 2,
+        lambda x: F.pad(x[None, -7:], (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(9, 7, 8, 10, 20), (7, 9, 7, 20), (9, 7, 6, 8, 4)])
+@pytest.mark.parametrize("takes_grad", [False, True])
+def test_a_slice_that_is_all_of_a_tensor_at_one_size(function: Any, sizes: tuple[int, ...], takes_grad: bool) -> None:
+    def outcome(call: Any, x: Tensor) -> Any:
+        try:
+            results = call(x)
+        except RuntimeError:
+            return ()
+        results = results if isinstance(results, tuple) else (results,)
+        differentiable = [each.sum() for each in results if each.requires_grad]
+        return (*results, *(torch.autograd.grad(sum(differentiable), x) if differentiable else ()))
+
+    compiled = thunder.jit(function)
+    for n in sizes:
+        x = torch.randn(n, requires_grad=takes_grad)
+        torch.testing.assert_close(outcome(compiled, x), outcome(function, x))

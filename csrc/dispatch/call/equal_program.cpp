@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/condition.h"
 #include "ir/equality.h"
 #include "ir/trace_sizes.h"
@@ -46,6 +47,9 @@ void share_or_compile(const ir::Trace& recorded, const compile::Options& options
     }
   }
   specialization.computation = compile::compile(recorded, options);
+  const bool keeps_symbols = ir::symbol_sources(recorded).empty() ||
+                             !ir::symbol_sources(specialization.computation->forward_traces().back()).empty();
+  THUNDER_CHECK(keeps_symbols, "dispatch", "a program for many sizes was made one for the sizes of its trace");
 }
 
 }  // namespace thunder::dispatch
