@@ -83,6 +83,15 @@ Result nonzero_static(Given arguments) {
   return at::empty({arguments[1].toInt(), self.dim()}, self.options().dtype(at::kLong));
 }
 
+/// Eigenvectors are columns that lie one after the other; the meta kernel says that rows do.
+Results eigenvalues_and_vectors(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (self.dim() < 2) return std::nullopt;
+  const at::TensorOptions options = self.options().dtype(c10::toComplexType(self.scalar_type()));
+  return std::vector<at::Tensor>{at::empty(self.sizes().slice(0, static_cast<std::size_t>(self.dim() - 1)), options),
+                                 at::empty(self.sizes(), options).transpose(-2, -1)};
+}
+
 /// The kernel copies what is no view; the meta kernel wants one.
 Result view_copy(Given arguments) {
   if (!arguments[1].isIntList()) return std::nullopt;
@@ -98,6 +107,7 @@ constexpr ResultRule kRules[] = {
     {"aten::floor_divide", &like_quotient},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
+    {"aten::linalg_eig", nullptr, &eigenvalues_and_vectors},
     {"aten::linspace", &range_between},
     {"aten::logical_and", &like_comparison},
     {"aten::logical_or", &like_comparison},

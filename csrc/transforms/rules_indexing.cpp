@@ -21,8 +21,9 @@ void index_fill_backward(RuleCall& call) {
   const at::Tensor kept = at::index_fill(cotangent, call.arguments[1].toInt(), call.tensor(2), 0);
   if (call.needs_gradient(0)) call.give(call.tensor(0), kept);
   if (!call.needs_gradient(3)) return;
-  const at::Tensor places = at::index_fill(at::zeros_like(cotangent), call.arguments[1].toInt(), call.tensor(2), 1);
-  call.give(call.tensor(3), at::mul(cotangent, places).sum());
+  const at::Tensor nowhere = at::zeros_like(cotangent, cotangent.options().dtype(at::kBool));
+  const at::Tensor places = at::index_fill(nowhere, call.arguments[1].toInt(), call.tensor(2), 1);
+  call.give(call.tensor(3), at::where(places, cotangent, at::zeros({}, cotangent.options())).sum());
 }
 
 // Scatters into a slice, which writes become. For complex numbers PyTorch has no derivative of them: it refuses one

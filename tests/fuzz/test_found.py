@@ -709,3 +709,23 @@ def test_result_is_laid_out_as_an_argument_of_more_dimensions(program: Any) -> N
         return result, result.stride(), result.ravel()
 
     assert_as_eager(seen, torch.ones(2, 2, 3).mT, torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("size", [(3, 3), (2, 3, 3), (0, 3, 3)])
+def test_eigenvectors_are_columns(size: tuple[int, ...]) -> None:
+    def seen(a: torch.Tensor) -> Any:
+        _, vectors = torch.linalg.eig(a)
+        return vectors.stride(), vectors.mH, vectors[..., :1], torch.view_as_real(vectors)
+
+    assert_as_eager(seen, torch.randn(size, dtype=torch.float64))
+
+
+def test_an_infinite_gradient_beside_the_places_that_are_filled() -> None:
+    def program(a: torch.Tensor, places: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        filled = torch.index_fill(a, -1, places, value)
+        beside = filled[:, 1]
+        beside.asin_()
+        return filled
+
+    value = torch.tensor(1.0, requires_grad=True)
+    assert_as_eager(program, torch.ones(2, 5), torch.tensor([4, 3, 3, 0]), value)

@@ -989,6 +989,21 @@ with seen():
 with seen():
     torch.autograd.grad(r0[1].sum(), w)
 """,
+    "size that a function mode is told of": """
+names = []
+class Naming(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, kinds, args=(), kwargs=None):
+        names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+def program(x):
+    with Naming():
+        return torch.tensor(x.shape[0]), torch.full((2,), x.shape[0]), x.add(x, alpha=x.shape[0])
+f = jit(program)
+for rows in (4, 3, 5):
+    x = torch.ones(rows)
+    with seen():
+        r0 = f(x)
+""",
 }
 
 

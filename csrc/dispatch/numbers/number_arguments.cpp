@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "dispatch/call/thread_state.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
@@ -353,8 +354,9 @@ int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** re
 
 int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
   if (!any_argument(call, holds_sizes)) return 0;
-  // `torch.tensor(size)` would copy the number.
-  if (fill_position(callable, call) == 0 && call.count > 0 && is_size_number(call.arguments[0])) {
+  // `torch.tensor(size)` would copy the number. A function mode is told of the call as the program makes it.
+  const bool copies = fill_position(callable, call) == 0 && call.count > 0 && is_size_number(call.arguments[0]);
+  if (copies && !has_function_mode()) {
     const py::Ref number = py::Ref::steal(traced_number_of_size(call.arguments[0]));
     if (PyErr_Occurred() != nullptr) return -1;
     if (number && !has_true(call, "requires_grad")) {
@@ -369,7 +371,7 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
   if (const int status = call_on_plain_ints(callable, call, result); status != 0) return status;
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
-  const bool takes_ints = tells_numbers_from_tensors(callable, call);
+  const bool takes_ints = copies || tells_numbers_from_tensors(callable, call);
   *result = takes_ints ? nullptr : call_with(callable, call, arguments);
   if (takes_ints || (*result == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0)) {
     PyErr_Clear();
@@ -385,6 +387,7 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
 }
 
 int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (has_function_mode()) return 0;
   const std::ptrdiff_t filled = fill_position(callable, call);
   if (filled >= 0 && filled < static_cast<std::ptrdiff_t>(call.count) && is_traced_number(call.arguments[filled]) &&
       !has_true(call, "requires_grad")) {

@@ -62,6 +62,7 @@ class Generator:
         self.lines += [_table(OBJECTS[name].lines) for name in self.objects] * 2
         self.lines.append(_table(LINES["arithmetic"]))
         if sizes:
+            self.kind_of_rows = self.random.choice((None, None, "apart", "in a buffer"))
             self.objects = self.objects[:1]
             self.lines += [_table(SIZES)] * 4
         kinds = self.random.sample(list(BLOCKS), self.random.choice((1, 2, 3)))
@@ -353,7 +354,7 @@ class Generator:
         """Return a step that gives tensors other numbers of rows, and sometimes another change."""
         rows = self.random.choice((2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 1, 0))
         each = self.random.choice(("x", "x", "x, y", "x, y, z", "y"))
-        lines = [f"{name} = rows({name}, {rows})" for name in each.split(", ")]
+        lines = [f"{name} = rows({name}, {rows}, {self.kind_of_rows!r})" for name in each.split(", ")]
         lines += self.change()[1:] if self.random.random() < 0.15 else []
         return [line for text in lines for line in ("with contextlib.suppress(Exception):", f"    {text.strip()}")]
 

@@ -50,11 +50,16 @@ def helper(t, n=2.0, cache=[], *, sign=1):
     return t * n * sign
 """,
     "rows": """
-def rows(t, count):
+def rows(t, count, kind=None):
     if not t.dim():
         return t
     index = torch.arange(count) % max(t.shape[0], 1)
-    return (t if t.shape[0] else t.new_ones(1, *t.shape[1:])).detach()[index].requires_grad_(t.requires_grad)
+    made = (t if t.shape[0] else t.new_ones(1, *t.shape[1:])).detach()[index]
+    if kind == "apart" and made.dim() == 2:
+        made = torch.cat([made, made], 1)[:, 1:-1]
+    elif kind == "in a buffer" and made.dim() == 2:
+        made = torch.cat([made, made.new_zeros(16 - count, made.shape[1])]).t().contiguous()[:, :count].t()
+    return made.requires_grad_(t.requires_grad)
 """,
     "half": "half = functools.partial(helper, n=0.5)",
     "compose": """
