@@ -1052,16 +1052,17 @@ OF_SLICES: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("of_slice", OF_SLICES)
 @pytest.mark.parametrize("kind", SLICES)
-def test_slices_have_one_program_for_all_lengths(kind: str, of_slice: str) -> None:
+def test_slices_have_one_program_for_all_lengths(kind: str, of_slice: str, device: str) -> None:
     function = OF_SLICES[of_slice]
     compiled = thunder.jit(function)
     for rows, n in ((4, 7), (4, 9), (5, 12), (3, 30), (2, 2), (7, 40), (6, 60)):
         x = SLICES[kind](rows, n)
         results, expected = [], []
         for call, into in ((compiled, results), (function, expected)):
-            given = torch.as_strided(_memory_of(x).clone(), x.shape, x.stride(), x.storage_offset())
+            given = torch.as_strided(_memory_of(x).to(device, copy=True), x.shape, x.stride(), x.storage_offset())
             leaf = given.detach().requires_grad_()
             values = call(leaf)
             values = values if isinstance(values, tuple) else (values,)
