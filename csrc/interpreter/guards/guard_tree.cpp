@@ -198,9 +198,13 @@ Candidates GuardTree::run_arguments(const CallArguments& call, const TensorCheck
     const GuardNode& node = graph_.nodes[part];
     if (node.below.size() == 0 || (node.load.needed_by & candidates) == 0) continue;
     PyObject* value = run.registers[part];
-    candidates = !nested && GuardMemo::is_worthwhile(node, value)
-                     ? argument_memo(part).run(graph_, {&part, 1}, value, node.below, check, candidates, run)
-                     : graph_.execute(node.below, check, candidates, run);
+    if (!nested && GuardMemo::is_worthwhile(node, value)) {
+      candidates = argument_memo(part).run(graph_, {&part, 1}, value, node.below, check, candidates, run);
+      continue;
+    }
+    // A memo is about what it left in the registers, which are filled anew here.
+    if (!nested && !argument_memos_.empty()) argument_memo(part).forget();
+    candidates = graph_.execute(node.below, check, candidates, run);
   }
   return candidates;
 }
