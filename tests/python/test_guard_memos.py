@@ -53,3 +53,17 @@ def test_arguments_with_and_without_a_memo_take_turns() -> None:
     compiled = thunder.jit(f, fullgraph=True)
     for each in (own, plain, own, own, own, plain, own, plain, plain, own):
         assert compiled(each).equal(f(each))
+
+
+def test_identity_of_a_string_beside_an_equal_one() -> None:
+    one, other = "".join(["me", "an"]), "".join(["me", "an"])
+    state = {"one": one, "other": other}
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        is_equal = state["one"] == "mean"
+        return x * (1 + is_equal + (state["other"] is other) + 2 * (state["one"] is other))
+
+    compiled, x = thunder.jit(f, fullgraph=True), torch.ones(3)
+    for state["one"], state["other"] in [(one, other), (one, other), (other, other), (other, one), (one, other)]:
+        assert compiled(x).equal(f(x))
+    assert thunder.compile_stats(compiled)["cache_misses"] == 3

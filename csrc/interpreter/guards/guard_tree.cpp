@@ -128,7 +128,12 @@ std::size_t GuardTree::add(const GuardProgram& program, std::span<const std::uin
       graph_.nodes[node].load.needed_by |= bit;
       continue;
     }
-    GuardStep check{instruction.op, 0, 0, instruction.number, keep(instruction.object), 0};
+    GuardStep check{instruction.op, 0, 0, instruction.number, instruction.object, 0};
+    if (check.op == GuardOp::kEqual) {
+      check.object = keep(check.object);
+    } else if (check.object != nullptr) {
+      kept_.push_back(py::Ref::share(check.object));  // the object itself, not an equal one
+    }
     const std::uint32_t node = added.nodes[instruction.source];
     if (is_relation(instruction.op)) check.source = added.nodes[instruction.target];
     if (instruction.op == GuardOp::kTensor) {
