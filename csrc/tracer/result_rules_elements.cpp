@@ -1,10 +1,12 @@
 // Elementwise operations, reductions, losses, and what changes or makes shapes.
 #include <ATen/ExpandUtils.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -42,6 +44,25 @@ Result of_contiguous(std::initializer_list<at::Tensor> tensors, const at::Tensor
 }
 
 namespace {
+
+/// As kernels that go through the elements of one tensor allocate their result: a dimension of one index has the stride
+/// that its place in the order of the others gives it.
+Result of_elements_alone(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!self.is_floating_point()) return std::nullopt;
+  for (const at::MemoryFormat format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    if (self.is_contiguous(format)) return at::empty(self.sizes(), self.options().memory_format(format));
+  }
+  return like_elements(arguments);
+}
+
+/// A number minus a tensor: (self, number, alpha). The meta kernel lays it out as if there were no number.
+Result subtracted_from_number(Given arguments) {
+  if (!arguments[1].isInt() && !arguments[1].isDouble()) return std::nullopt;
+  const at::Tensor number = c10::scalar_to_tensor(arguments[1].toScalar());
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return at::sub(number, arguments[0].toTensor(), arguments[2].toScalar());
+}
 
 /// A condition of bytes, which kernels still take and the meta kernel refuses.
 Result where_of_bytes(Given arguments) {
@@ -273,13 +294,13 @@ Results both_reduced(Given arguments) {
 }
 
 constexpr ResultRule kElementRules[] = {
-    {"aten::abs", &like_elements},
+    {"aten::abs", &of_elements_alone},
     {"aten::add", &like_elements_with_number},
     {"aten::arange", &range_of_integers},
     {"aten::binary_cross_entropy", &loss<3>},
     {"aten::binary_cross_entropy_backward", &like_input_of_loss},
     {"aten::binary_cross_entropy_with_logits", &loss<4>},
-    {"aten::celu", &like_elements},
+    {"aten::celu", &of_elements_alone},
     {"aten::constant_pad_nd", &padded_with_number},
     {"aten::div", &like_elements_with_number},
     {"aten::div_", &first_with_number},
@@ -287,7 +308,7 @@ constexpr ResultRule kElementRules[] = {
     {"aten::fill", &like_elements},
     {"aten::flip", &like_elements},
     {"aten::glu_backward", &like_contiguous<1>},
-    {"aten::hardswish", &like_elements},
+    {"aten::hardswish", &of_elements_alone},
     {"aten::hardswish_backward", &like_cotangent},
     {"aten::hardtanh", &like_elements},
     {"aten::hardtanh_backward", &like_cotangent},
@@ -299,7 +320,7 @@ constexpr ResultRule kElementRules[] = {
     {"aten::logsumexp", &logsumexp},
     {"aten::masked_fill", &like_filled},
     {"aten::mean", &mean},
-    {"aten::mish", &like_elements},
+    {"aten::mish", &of_elements_alone},
     {"aten::mish_backward", &like_cotangent},
     {"aten::mse_loss_backward", &like_input_of_loss},
     {"aten::mul", &like_elements_with_number},
@@ -307,10 +328,11 @@ constexpr ResultRule kElementRules[] = {
     {"aten::multilabel_margin_loss_backward", &like_contiguous<1>},
     {"aten::rand", &random_numbers},
     {"aten::randn", &random_numbers},
-    {"aten::relu", &like_elements},
+    {"aten::relu", &of_elements_alone},
     {"aten::remainder", &remainder},
     {"aten::repeat", &repeated},
     {"aten::roll", &like_contiguous<0>},
+    {"aten::rsub", &subtracted_from_number},
     {"aten::select_backward", &of_given_sizes},
     {"aten::select_scatter", &like_contiguous<0>},
     {"aten::slice_backward", &of_given_sizes},

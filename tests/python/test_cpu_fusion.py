@@ -855,3 +855,16 @@ def test_long_chain_that_reads_values_twice_compiles(step: str, requires_grad: b
             result.sum().backward()
             outcomes[-1].append(x.grad)
     torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+@pytest.mark.parametrize("name", ["abs", "celu", "hardswish", "hardtanh", "mish", "relu", "sub"])
+@pytest.mark.parametrize(
+    "layout", [((1, 5), (1, 3)), ((4, 1), (2, 9)), ((3, 1, 2), (2, 7, 1)), ((2, 1, 2, 2), (4, 9, 2, 1))]
+)
+def test_strides_of_dimensions_with_one_index(name: str, layout: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        y = 2.0 - x if name == "sub" else getattr(torch.nn.functional, name, torch.abs)(x)
+        return [y, y.sin()]
+
+    x = torch.randn(50).as_strided(*layout)
+    assert [y.stride() for y in thunder.jit(f, fullgraph=True)(x)] == [y.stride() for y in f(x)]

@@ -49,7 +49,10 @@ bool GuardMemo::look_again(const GuardGraph& graph, std::size_t word, GuardRun& 
     if (step.op == GuardOp::kTensor) continue;
     PyObject*& place = run.registers[step.node];
     if (is_load(step.op)) {
-      if ((step.needed_by & (contents_.verdict | contents_.origins[word].excluded)) == 0) continue;
+      // Words may be about a part that was looked at for a specialization that something else excluded later: they are
+      // read only while the part is the same object.
+      const bool is_needed = (step.needed_by & (contents_.verdict | contents_.origins[word].excluded)) != 0;
+      if (!is_needed && place == nullptr) continue;
       PyObject* value = load_part(step.op, dict, step.number, step.object, run.scratch);
       if (value != place && !is_replaceable(graph.nodes[step.node])) return false;
       place = value;

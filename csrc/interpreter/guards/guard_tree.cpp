@@ -128,7 +128,12 @@ std::size_t GuardTree::add(const GuardProgram& program, std::span<const std::uin
       graph_.nodes[node].load.needed_by |= bit;
       continue;
     }
-    GuardStep check{instruction.op, 0, 0, instruction.number, keep(instruction.object), 0};
+    GuardStep check{instruction.op, 0, 0, instruction.number, instruction.object, 0};
+    if (check.op == GuardOp::kEqual) {
+      check.object = keep(check.object);
+    } else if (check.object != nullptr) {
+      kept_.push_back(py::Ref::share(check.object));  // the object itself, not an equal one
+    }
     const std::uint32_t node = added.nodes[instruction.source];
     if (is_relation(instruction.op)) check.source = added.nodes[instruction.target];
     if (instruction.op == GuardOp::kTensor) {
@@ -198,9 +203,13 @@ Candidates GuardTree::run_arguments(const CallArguments& call, const TensorCheck
     const GuardNode& node = graph_.nodes[part];
     if (node.below.size() == 0 || (node.load.needed_by & candidates) == 0) continue;
     PyObject* value = run.registers[part];
-    candidates = !nested && GuardMemo::is_worthwhile(node, value)
-                     ? argument_memo(part).run(graph_, {&part, 1}, value, node.below, check, candidates, run)
-                     : graph_.execute(node.below, check, candidates, run);
+    if (!nested && GuardMemo::is_worthwhile(node, value)) {
+      candidates = argument_memo(part).run(graph_, {&part, 1}, value, node.below, check, candidates, run);
+      continue;
+    }
+    // A memo is about what it left in the registers, which are filled anew here.
+    if (!nested && !argument_memos_.empty()) argument_memo(part).forget();
+    candidates = graph_.execute(node.below, check, candidates, run);
   }
   return candidates;
 }
