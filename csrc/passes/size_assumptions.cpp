@@ -1,14 +1,21 @@
 #include "passes/size_assumptions.h"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
+#include "base/error.h"
 #include "ir/trace_sizes.h"
 #include "operators/elements.h"
 #include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
+
+bool fixes_a_size(const ir::Condition& condition) {
+  return condition.kind == ir::Condition::Kind::kEqual &&
+         (condition.left.is_concrete() || condition.right.is_concrete());
+}
 
 class Assumptions {
  public:
@@ -21,6 +28,8 @@ class Assumptions {
       for_each_result(symbol, [&](ir::ValueId id) { assume_layout(id); });
     }
     if (!is_changed_) return std::nullopt;
+    // A program without symbols checks no sizes.
+    THUNDER_CHECK(!ir::symbol_sources(result_).empty(), kSizeAssumptions, "a condition leaves no size of inputs open");
     result_.add_history(kSizeAssumptions);
     return std::move(result_);
   }
@@ -32,6 +41,9 @@ class Assumptions {
   void assume(const Question& ask, bool is_needed) {
     const ir::Answer answer = ask();
     if (!answer.is_possible || answer.is_yes()) return;
+    // A kernel for all sizes is worth more than one for the size that was traced, which may have it by chance: the last
+    // seven of seven elements are all of them.
+    if (!is_needed && std::ranges::any_of(answer.conditions, fixes_a_size)) return;
     const ir::Trace before = result_;
     for (const ir::Condition& condition : answer.conditions) ir::assume(result_, condition);
     questions_ = ir::SizeQuestions(ir::traced_symbols(result_));

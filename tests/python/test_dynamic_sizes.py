@@ -589,6 +589,19 @@ class _Cache:
         self.keys: Tensor | None = None
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (1,)], ids=["vector", "matrix", "column"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x[-7:] * 1.5, lambda x: x[x.shape[0] - 7 :].sin() if len(x) > 6 else x, lambda x: x[:7] * 1.5],
+    ids=["last", "last by size", "first"],
+)
+def test_a_slice_that_takes_everything_by_chance_takes_less_of_more(function: Any, shape: tuple[int, ...]) -> None:
+    compiled = thunder.jit(function)
+    for rows in (5, 7, 8, 9, 7, 4, 12):
+        x = torch.randn(rows, *shape)
+        require_equal(compiled, function, [x], [])
+
+
 def test_a_cache_that_grows_has_one_program_for_all_lengths() -> None:
     def step(x: Tensor, cache: _Cache) -> Tensor:
         cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 1)
