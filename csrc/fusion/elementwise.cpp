@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "fusion/element_arithmetic.h"
 #include "fusion/lowering.h"
 #include "fusion/operations.h"
 #include "operators/elements.h"
@@ -55,6 +56,46 @@ bool all_are_bools(const BoundSymbol& symbol, const Trace& trace) {
     result = result && (argument.is<ir::ValueId>() || argument.is<bool>());
   }
   return result;
+}
+
+/// Whether a number is one that the program names, and that the dtype holds as it is.
+bool is_exact(const ir::Argument& number, ir::Dtype dtype) {
+  const auto* integer = number.get<std::int64_t>();
+  const auto* real = number.get<double>();
+  if (integer == nullptr && real == nullptr) return number.is<bool>();
+  const double value = integer != nullptr ? static_cast<double>(*integer) : *real;
+  return round_to(value, dtype) == value;
+}
+
+/// Whether a tensor is compared with a number in the type that kernels compute in. Beside integers PyTorch compares
+/// floats in the default dtype, which kernels do not know, and beside halves it rounds the number.
+bool compares_with_number(const ir::TensorType& tensor, const ir::Argument& number, const Trace& trace) {
+  const auto* id = number.get<ir::ValueId>();
+  if (ir::is_half(tensor.dtype)) return is_exact(number, tensor.dtype);
+  // A number that a tensor holds is a double, which does not give way to a tensor without dimensions.
+  if (is_float(&tensor)) return id == nullptr || !tensor.sizes.empty();
+  return id == nullptr ? !number.is<double>() : !is_float(passes::operand_type(trace, *id));
+}
+
+/// Whether two tensors are compared in the type that kernels compute in: neither is made smaller, as PyTorch does with
+/// a tensor without dimensions and with integers beside halves.
+bool compares_with_tensor(const ir::TensorType& left, const ir::TensorType& right) {
+  if (left.dtype == right.dtype || left.dtype == ir::Dtype::kBool || right.dtype == ir::Dtype::kBool) return true;
+  const bool are_alike = left.sizes.empty() == right.sizes.empty();
+  if (!is_float(&left) && !is_float(&right)) return are_alike;
+  const auto keeps = [&](const ir::TensorType& half, const ir::TensorType& other) {
+    if (!ir::is_half(half.dtype)) return true;
+    return is_float(&other) && (are_alike || (half.sizes.empty() && !ir::is_half(other.dtype)));
+  };
+  return keeps(left, right) && keeps(right, left);
+}
+
+bool compares_as_pytorch(const BoundSymbol& symbol, const Trace& trace) {
+  const ir::TensorType* left = trace.tensor_type(symbol.arguments[0]);
+  const ir::TensorType* right = trace.tensor_type(symbol.arguments[1]);
+  if (left != nullptr && right != nullptr) return compares_with_tensor(*left, *right);
+  if (left == nullptr) return right != nullptr && compares_with_number(*right, symbol.arguments[0], trace);
+  return compares_with_number(*left, symbol.arguments[1], trace);
 }
 
 /// The tensor that a selection chooses by is a bool.
@@ -115,6 +156,7 @@ bool is_in_domain(const Elements& elements, const BoundSymbol& symbol, const Tra
     case ElementDomain::kCast:
       return can_cast(symbol, trace);
     case ElementDomain::kComparison:
+      return compares_as_pytorch(symbol, trace);
     case ElementDomain::kExpansion:
     case ElementDomain::kCopy:
     case ElementDomain::kView:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -98,7 +99,9 @@ SizeSamples sample_sizes(const Trace& trace) {
   if (samples.size() < kLeastSamples) return {};
   // Some more, which tell expressions apart that the others do not.
   for (std::size_t more = 0; more < kMostMore; ++more) {
-    const auto alike = SizeFit(samples).add_all(trace);
+    SizeFit fit(samples);
+    auto alike = fit.add_all(trace);
+    std::ranges::move(fit.multiples_by_chance(), std::back_inserter(alike));
     const auto is_different = [](const Numbers& symbols) {
       return [&](const std::pair<Dim, Dim>& pair) {
         return evaluate(pair.first, symbols) != evaluate(pair.second, symbols);
@@ -126,6 +129,19 @@ namespace {
 
 bool is_one_number(const Numbers& numbers) {
   return std::ranges::count(numbers, numbers[0]) == static_cast<std::ptrdiff_t>(numbers.size());
+}
+
+/// `factor` times `of` plus a number, if that is what the numbers are.
+std::optional<Dim> as_multiple(const Numbers& numbers, const Numbers& of, const Dim& dim) {
+  std::size_t other = 1;
+  while (other < of.size() && of[other] == of[0]) ++other;
+  if (other == of.size() || (numbers[other] - numbers[0]) % (of[other] - of[0]) != 0) return std::nullopt;
+  const std::int64_t factor = (numbers[other] - numbers[0]) / (of[other] - of[0]);
+  const std::int64_t rest = numbers[0] - factor * of[0];
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] != factor * of[i] + rest) return std::nullopt;
+  }
+  return factor == 0 ? std::nullopt : std::optional(Dim(factor) * dim + Dim(rest));
 }
 
 }  // namespace
@@ -169,6 +185,19 @@ std::vector<std::pair<Dim, Dim>> SizeFit::add_all(const Trace& trace) {
   return alike;
 }
 
+std::vector<std::pair<Dim, Dim>> SizeFit::multiples_by_chance() const {
+  std::vector<Numbers> values;
+  for (const Dim& dim : expressions_) values.push_back(evaluate_all(dim));
+  std::vector<std::pair<Dim, Dim>> found;
+  for (std::size_t i = 0; i < expressions_.size(); ++i) {
+    for (std::size_t j = 0; j < expressions_.size(); ++j) {
+      const auto multiple = i == j ? std::nullopt : as_multiple(values[i], values[j], expressions_[j]);
+      if (multiple && *multiple != expressions_[i]) found.emplace_back(expressions_[i], *multiple);
+    }
+  }
+  return found;
+}
+
 std::optional<Dim> SizeFit::find(const Numbers& numbers) {
   if (is_one_number(numbers)) return Dim(numbers[0]);
   const auto [place, is_new] = known_.try_emplace(numbers);
@@ -177,23 +206,6 @@ std::optional<Dim> SizeFit::find(const Numbers& numbers) {
   if (place->second) expressions_.push_back(*place->second);
   return place->second;
 }
-
-namespace {
-
-/// `factor` times `of` plus a number, if that is what the numbers are.
-std::optional<Dim> as_multiple(const Numbers& numbers, const Numbers& of, const Dim& dim) {
-  std::size_t other = 1;
-  while (other < of.size() && of[other] == of[0]) ++other;
-  if (other == of.size() || (numbers[other] - numbers[0]) % (of[other] - of[0]) != 0) return std::nullopt;
-  const std::int64_t factor = (numbers[other] - numbers[0]) / (of[other] - of[0]);
-  const std::int64_t rest = numbers[0] - factor * of[0];
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] != factor * of[i] + rest) return std::nullopt;
-  }
-  return factor == 0 ? std::nullopt : std::optional(Dim(factor) * dim + Dim(rest));
-}
-
-}  // namespace
 
 std::optional<Dim> SizeFit::derive(const Numbers& numbers) const {
   std::vector<Numbers> values;

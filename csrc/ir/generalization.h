@@ -35,6 +35,9 @@ class SizeFit {
   /// Adds the sizes and arguments of a trace. Gives the expressions among them that samples do not tell from earlier
   /// ones, with these.
   std::vector<std::pair<Dim, Dim>> add_all(const Trace& trace);
+  /// The expressions that were added and that samples do not tell from a multiple of another one plus a number, with
+  /// that: remainders, which are small, may be so by chance.
+  [[nodiscard]] std::vector<std::pair<Dim, Dim>> multiples_by_chance() const;
   /// `numbers`: one for each sample. The expression is one that was added, a multiple of one, or of the half of one
   /// (rounded down or up), plus a number, or a sum, a difference, a product or an exact quotient of two; nullopt: it is
   /// none of these.

@@ -10,14 +10,25 @@
 
 namespace thunder::passes {
 
+bool is_surely_copy(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  if (symbol.op->name != "aten::to" || symbol.arguments.empty() || symbol.results.empty()) return false;
+  const ir::TensorType* from = trace.tensor_type(symbol.arguments[0]);
+  const ir::TensorType* to = trace.tensor_type(symbol.results[0]);
+  return from != nullptr && to != nullptr && from->dtype != to->dtype;
+}
+
 AliasAnalysis::AliasAnalysis(const ir::Trace& trace) : parents_(trace.value_count()), facts_(trace.value_count()) {
   std::iota(parents_.begin(), parents_.end(), 0U);
   const auto mark_output = [this](ir::ValueId id) { facts_[set_of(id)].output = true; };
   for (const ir::ValueId input : trace.inputs) facts_[set_of(input)].input = true;
   join_inputs(trace);
   for (const ir::BoundSymbol& symbol : trace.symbols) {
-    join_results(symbol);
+    join_results(trace, symbol);
     for_each_written(symbol, [this](ir::ValueId id) { facts_[set_of(id)].written = true; });
+    const ir::ValueId first = value_argument(symbol, 0);
+    const bool reads_position =
+        copies_memory(*symbol.op) || operators::has_fact(*symbol.op, operators::Fact::kReadsStrides);
+    if (first != ir::kNoValue && reads_position) facts_[set_of(first)].position_read = true;
     if (symbol.op->style != ir::CallStyle::kReturn) continue;
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, mark_output);
   }
@@ -47,10 +58,11 @@ void AliasAnalysis::join(ir::ValueId a, ir::ValueId b) {
   facts_[kept].input |= facts_[joined].input;
   facts_[kept].output |= facts_[joined].output;
   facts_[kept].constant |= facts_[joined].constant;
+  facts_[kept].position_read |= facts_[joined].position_read;
 }
 
 // A result joins the arguments of its alias set; a view whose schema says no more joins all arguments.
-void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
+void AliasAnalysis::join_results(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   const ir::Operator& op = *symbol.op;
   const bool is_primitive = op.style == ir::CallStyle::kPrimitive;
   if (is_primitive) {
@@ -59,7 +71,7 @@ void AliasAnalysis::join_results(const ir::BoundSymbol& symbol) {
     }
   }
   const bool joins_all = is_primitive || operators::has_fact(op, operators::Fact::kMayReturnArgument);
-  if (!op.view && !op.mutates && !joins_all) return;
+  if ((!op.view && !op.mutates && !joins_all) || is_surely_copy(trace, symbol)) return;
   for (std::size_t r = 0; r < symbol.results.size(); ++r) {
     const std::string alias_set = r < op.results.size() ? op.results[r].alias_set : std::string();
     const auto join_with = [&](const ir::Argument& argument) {

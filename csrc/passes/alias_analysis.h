@@ -29,6 +29,15 @@ void for_each_written(const ir::BoundSymbol& symbol, Visitor&& visit) {
   }
 }
 
+/// Whether an operator is no view, and its result lies in memory as its first argument does, with all that lies around
+/// it there: the same strides, the same offset, and a storage as large.
+[[nodiscard]] inline bool copies_memory(const ir::Operator& op) {
+  return op.name.ends_with("_scatter") || op.name == "aten::copy";
+}
+
+/// Whether a symbol makes memory of its own, though the schema says that it may give a view: a cast to another dtype.
+[[nodiscard]] bool is_surely_copy(const ir::Trace& trace, const ir::BoundSymbol& symbol);
+
 /// Which values may share memory, anywhere in the trace: sets joined through views and in-place operators; a primitive
 /// (a constant, a custom gradient) hands out memory that it does not own. Inputs are sets of their own, but for those
 /// of which the trace says more (`memory_of_inputs`).
@@ -48,6 +57,9 @@ class AliasAnalysis {
     return !facts_[set_of(id)].input && !facts_[set_of(id)].constant;
   }
 
+  /// Some symbol's result depends on where a value of the set lies in its memory, or on how large that is.
+  [[nodiscard]] bool is_position_read(ir::ValueId id) const { return facts_[set_of(id)].position_read; }
+
   void join(ir::ValueId a, ir::ValueId b);
 
   /// For each set the last symbol that reads or makes a value of it, or that waits for an asynchronous operation which
@@ -62,10 +74,11 @@ class AliasAnalysis {
     bool input = false;
     bool output = false;
     bool constant = false;
+    bool position_read = false;
   };
 
   void join_inputs(const ir::Trace& trace);
-  void join_results(const ir::BoundSymbol& symbol);
+  void join_results(const ir::Trace& trace, const ir::BoundSymbol& symbol);
 
   mutable std::vector<std::uint32_t> parents_;
   std::vector<Facts> facts_;

@@ -46,9 +46,6 @@ bool is_strided_view(const ir::BoundSymbol& symbol, std::size_t rank) {
          operators::permutation_of(symbol, rank).has_value();
 }
 
-/// Operations that are no views, and whose results have the strides of their first argument, gaps among them.
-bool keeps_strides(const ir::Operator& op) { return op.name.ends_with("_scatter") || op.name == "aten::copy"; }
-
 bool has_plain_layout(const ir::TensorType* type) {
   return type != nullptr && !ir::has_symbols(*type) && type->layout == ir::Layout::kStrided && is_contiguous(*type);
 }
@@ -285,7 +282,7 @@ class Merger {
     const bool draws_by_element = op.random && operators::has_fact(op, kIsAttention) && !op.mutates && !op.effect;
     if (op.style != ir::CallStyle::kTorchOperator || !(is_pure(symbol) || draws_by_element)) return false;
     if (operators::facts_of(op).has_any(kReadsStrides | kAsksAboutTensor | kReadsMetadata)) return false;
-    if (keeps_strides(op)) return false;
+    if (copies_memory(op)) return false;
     const bool may_share = operators::is_view(op) || operators::has_fact(op, kMayReturnArgument);
     const ir::TensorType* made = result_type(symbol, trace_);
     return !may_share ||

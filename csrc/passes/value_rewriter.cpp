@@ -31,9 +31,19 @@ bool ValueRewriter::may_stand_for(ir::ValueId kept, ir::ValueId dropped) const {
   if (aliases_.is_written(kept) || aliases_.is_written(dropped)) return false;
   const bool to_caller = is_output_[ir::index_of(dropped)];
   if (to_caller && (is_input_[ir::index_of(kept)] || is_output_[ir::index_of(kept)])) return false;
-  if (aliases_.may_alias(kept, dropped) || !aliases_.touches_output(dropped)) return true;
-  // The caller may write to what it gets: it must not share memory that it did not share.
-  return aliases_.is_own_memory(kept) && !aliases_.touches_output(kept);
+  if (aliases_.may_alias(kept, dropped)) return true;
+  if (!aliases_.touches_output(dropped)) return !aliases_.is_position_read(dropped) || is_all_of_own_memory(kept);
+  // The caller may write to what it gets: it must not share memory that it did not share. And it may ask for the offset
+  // and for the size of the storage.
+  return is_all_of_own_memory(kept) && !aliases_.touches_output(kept);
+}
+
+bool ValueRewriter::is_all_of_own_memory(ir::ValueId id) const {
+  const ir::BoundSymbol* symbol = maker(id);
+  if (symbol == nullptr || !aliases_.is_own_memory(id)) return false;
+  const ir::Operator& op = *symbol->op;
+  const bool may_share = operators::is_view(op) || operators::has_fact(op, operators::Fact::kMayReturnArgument);
+  return is_surely_copy(result_, *symbol) || (!may_share && !copies_memory(op));
 }
 
 ir::Trace ValueRewriter::run(Rule (*find_rule)(const ir::Operator& op)) {

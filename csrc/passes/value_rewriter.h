@@ -33,6 +33,8 @@ class ValueRewriter {
  private:
   /// Whether `kept` may stand where `dropped` stood: writes and what the caller gets stay apart as they were.
   [[nodiscard]] bool may_stand_for(ir::ValueId kept, ir::ValueId dropped) const;
+  /// The value is all of a memory that a symbol of the trace made for it.
+  [[nodiscard]] bool is_all_of_own_memory(ir::ValueId id) const;
 
   const ir::Trace& trace_;
   ir::Trace result_;

@@ -289,7 +289,12 @@ at::Tensor TensorWrites::scatter_into_parent(const at::Tensor& target, const at:
   }
   at::Tensor result;
   const bool by_positions = operators::has_fact(*find_operator(call->name, call->overload), Fact::kReadsStrides);
-  if (by_positions && recording_.may_have_tangents() && parent.is_non_overlapping_and_dense()) {
+  // PyTorch's derivative of as_strided_scatter reads the positions in a gradient that is contiguous.
+  const bool has_derivative = parent.is_contiguous() && parent.storage_offset() == 0;
+  const bool is_dense = parent.is_non_overlapping_and_dense();
+  if (by_positions && is_differentiable && !has_derivative && !is_dense)
+    refuse(view.op, "writing through this view of a part of memory has no derivative; write to a clone");
+  if (by_positions && is_dense && (recording_.may_have_tangents() || (is_differentiable && !has_derivative))) {
     result = copied_to_positions(calls, *call, parent, shown);
   } else if (by_positions && parent.requires_grad() && c10::GradMode::is_enabled()) {
     result = where_shown(calls, *call, parent, shown);

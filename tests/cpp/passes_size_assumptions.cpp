@@ -70,6 +70,15 @@ TEST(a_slice_that_takes_everything_is_contiguous_up_to_its_end) {
   CHECK(print(result).find("  s1 = t0.shape[1]\n  assert s1 <= 64\n") != std::string::npos);
 }
 
+TEST(no_size_becomes_a_number) {
+  Example e;
+  const ValueId x = e.input({kRows});
+  TensorType type = *e.trace.tensor_type(x);
+  type.sizes[0] = 12;
+  e.trace.outputs = {add_call(e.trace, kSlice, {x, 0, -12}, make_type(type))};
+  CHECK(!assume_sizes(e.trace).has_value());
+}
+
 TEST(nothing_is_assumed_where_nothing_is_asked) {
   Example e;
   const ValueId x = e.input({kRows, kColumns});

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -259,6 +260,47 @@ def test_integers_and_bools() -> None:
         assert got.dtype == expected.dtype
         assert torch.equal(got, expected)
     assert thunder.fusions(compiled)
+
+
+COMPARED = [0.1, 0.25, 1.0, 257.0, 7.000000001, 16777217.0, float("inf")]
+DTYPES = [torch.int64, torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("shape", [(48,), ()], ids=["vector", "scalar"])
+@pytest.mark.parametrize("default", [torch.float32, torch.float64], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+def test_numbers_are_compared_in_the_dtype_of_eager(
+    dtype: torch.dtype, default: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    def function(x: torch.Tensor, number: float) -> tuple[torch.Tensor, ...]:
+        return x + x, x == number, x < number, number <= x
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        changing = thunder.jit(function)
+        for value in COMPARED:
+            constant = thunder.jit(functools.partial(function, number=value))
+            x = torch.full(shape, min(value, 65504.0), dtype=torch.float64).to(dtype)
+            expected = function(x, value)
+            assert all(map(torch.equal, changing(x, value), expected))
+            assert all(map(torch.equal, constant(x), expected))
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("other", DTYPES, ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
+def test_tensors_without_dimensions_are_compared_in_the_dtype_of_eager(dtype: torch.dtype, other: torch.dtype) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x + x, y + y, x == y, x < y, y <= x
+
+    compiled = thunder.jit(function)
+    values = torch.tensor(COMPARED[:-1], dtype=torch.float64).clamp(max=65504).repeat(8)
+    for value in COMPARED[:-1]:
+        for x, y in ((values, torch.tensor(value)), (values, values.roll(1)), (torch.tensor(value), values)):
+            x, y = x.to(dtype), y.to(other)
+            assert all(map(torch.equal, compiled(x, y), function(x, y)))
 
 
 def test_double_stays_double() -> None:

@@ -589,6 +589,19 @@ class _Cache:
         self.keys: Tensor | None = None
 
 
+def test_remainders_of_two_sizes_are_told_apart_in_derivatives() -> None:
+    def function(x: Tensor, y: Tensor, number: int) -> Tensor:
+        rows, columns = x.shape
+        padded = F.pad(x, (y.shape[1] % 4, (4 + rows) % 3, 0, columns % 5))
+        return padded.sin().sum() + x[1:].sum() + x.softmax(0).square().sum()
+
+    compiled = thunder.jit(function)
+    for columns, number in ((4, 3), (5, 12), (4, 8), (8, 6), (2, 3), (9, 8)):
+        x, y = torch.randn(columns, 7).t().requires_grad_(), torch.randn(columns, 3).t()
+        expected = torch.autograd.grad(function(x, y, number), x)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x, y, number), x), expected)
+
+
 def test_a_cache_that_grows_has_one_program_for_all_lengths() -> None:
     def step(x: Tensor, cache: _Cache) -> Tensor:
         cache.keys = x if cache.keys is None else torch.cat([cache.keys, x], 1)
@@ -1109,6 +1122,8 @@ _WORDS = torch.randn(40, 3)
     "function",
     [
         lambda x: x[-7:] * 1.5,
+        lambda x: x[:7] * 1.5,
+        lambda x: x[:, None][-7:] * 1.5,
         lambda x: x[-7:].clone(),
         lambda x: (x[x.shape[0] - 1 :] * 1.5, x[-7:] + 0),
         lambda x: x.narrow(0, x.shape[0] - 7, 7) * 2,

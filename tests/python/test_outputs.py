@@ -251,3 +251,61 @@ def test_views_of_one_data_share_a_version_counter(is_returned: bool) -> None:
         return seen
 
     assert versions(thunder.jit(program)) == versions(program)
+
+
+def _write_to_copy(x: torch.Tensor) -> torch.Tensor:
+    copy = x.clone()
+    copy[0] = 0
+    return copy
+
+
+def _write_to_part(x: torch.Tensor) -> torch.Tensor:
+    part = (x * 1)[1:]
+    part.mul_(3)
+    return part
+
+
+SAME_VALUES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "casts": lambda x: x.double().float(),
+    "casts of parts": lambda x: x.double()[1:].float(),
+    "times one": lambda x: x * 1,
+    "negated twice": lambda x: x.neg().neg(),
+    "copy": lambda x: x.clone(),
+    "written copy": _write_to_copy,
+    "written part": _write_to_part,
+    "strided": lambda x: (x * 1).as_strided((2,), (1,), 0),
+}
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "all": lambda x: x,
+    "rows": lambda x: x[2:],
+    "transposed": lambda x: x[1:].t(),
+    "reshaped": lambda x: x.view(6, 7),
+    "expanded": lambda x: x[None].expand(3, -1, -1)[1],
+    "windows": lambda x: x.unfold(0, 3, 2)[1],
+    "part of a result": lambda x: x.tanh()[2:],
+    "split": lambda x: x.tanh().split([3, 4])[1],
+}
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("operation", SAME_VALUES)
+def test_results_that_equal_a_view_lie_in_memory_as_eager_makes_them(
+    operation: str, view: str, requires_grad: bool
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return SAME_VALUES[operation](VIEWS[view](x))
+
+    memory = torch.arange(60.0).view(10, 6) / 60
+    compiled = thunder.jit(function)
+    for rows in (memory[:7], memory[:7].clone()):
+        x = rows.detach().requires_grad_(requires_grad)
+        expected, result = function(x), compiled(x)
+        assert torch.allclose(result, expected)
+        for got in ("stride", "storage_offset"):
+            assert getattr(result, got)() == getattr(expected, got)()
+        assert result.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+        before = x.detach().clone()
+        if expected.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
+            result.detach().zero_()
+        assert torch.equal(x, before)

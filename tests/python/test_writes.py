@@ -312,3 +312,34 @@ def test_versions_of_inputs_that_share_memory_move_where_data_is_looked_at(progr
         function(a, b)
         outcomes.append((a._version > seen[0], b._version > seen[1]))
     assert outcomes[1] == outcomes[0]
+
+
+POSITIONS: dict[str, Any] = {
+    "windows": lambda a: a.unfold(0, 2, 2),
+    "strided": lambda a: a.as_strided((2, 2), (1, 3), 1),
+    "windows of a transposed": lambda a: a.t().unfold(0, 2, 2),
+    "windows of a part": lambda a: a[1:].unfold(0, 2, 2),
+    "windows of columns": lambda a: a[:, 1:].unfold(0, 2, 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("order", ["contiguous", "transposed", "part"])
+@pytest.mark.parametrize("source", ["result", "zeros"])
+@pytest.mark.parametrize("view", POSITIONS)
+def test_gradients_of_writes_by_positions(view: str, source: str, order: str) -> None:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        if source == "result":
+            b = a.sin()
+            POSITIONS[view](b).mul_(2)
+        else:
+            b = torch.zeros(3, 4).t() if order == "transposed" else torch.zeros(4, 3)
+            POSITIONS[view](b).copy_(POSITIONS[view](a.cos()))
+        return b
+
+    layouts = {
+        "contiguous": torch.randn(4, 3),
+        "transposed": torch.randn(3, 4).t(),
+        "part": torch.randn(5, 3)[1:],
+    }
+    assert_as_eager(program, layouts[order].detach().requires_grad_(), misses=None)
