@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/TensorOptions.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -334,7 +335,8 @@ std::string metadata_key(const c10::OperatorHandle& op, std::span<const IValue> 
 
 ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  const bool differentiable = c10::GradMode::is_enabled() &&
+  // What is made in inference mode has no history, also where gradients are enabled inside of it.
+  const bool differentiable = c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
   if (is_composite(op)) {
     if (const auto results = results_by_rule(op, arguments)) return ResultReader(tensors).read(*results);

@@ -175,6 +175,14 @@ bool is_hidden_leaf(const at::Tensor& tensor) {
   return requires_grad_by_memory(state);
 }
 
+bool is_known_to_autograd(const at::Tensor& view) {
+  const TraceState* state = trace_impl(view)->state().get();
+  for (; state->view && !is_detached(*state->view); state = trace_impl(state->view->parent)->state().get()) {
+    if (autograd_view(*state) == nullptr) return false;
+  }
+  return true;
+}
+
 bool is_closed_to_writes(const TraceState& state) {
   for (const TraceState* view = &state; view->view && !is_detached(*view->view);
        view = trace_impl(view->view->parent)->state().get()) {

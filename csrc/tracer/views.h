@@ -27,6 +27,8 @@ struct OperatorCall {
 /// To eager code, a view of what requires grad is a leaf that requires grad if it was made under no_grad, or before
 /// that was told to. Whether it is one here, where it does not.
 [[nodiscard]] bool is_hidden_leaf(const at::Tensor& tensor);
+/// Whether autograd knows a view, and each view that it is one of, as such.
+[[nodiscard]] bool is_known_to_autograd(const at::Tensor& view);
 /// Whether eager refuses to write to the view with gradients on: it was made under no_grad or in inference mode, or by
 /// an operation with several results.
 [[nodiscard]] bool is_closed_to_writes(const TraceState& state);

@@ -51,7 +51,11 @@ class Table(dict[str, float]):
     """A dict that weak references can be made of."""
 
 
+GET_ATTRIBUTE = object.__getattribute__.__get__
+SET_ATTRIBUTE = object.__setattr__.__get__  # as classes of attrs set what they are made of
+
 READS: dict[str, Read] = {
+    "bound by a descriptor from outside": lambda o: GET_ATTRIBUTE(o)("value"),
     "partial of getattr": lambda o: functools.partial(getattr, o)("value"),
     "partial with the name": lambda o: functools.partial(getattr, o, "value")(),
     "partial of a partial": lambda o: functools.partial(functools.partial(getattr, o), "value")(),
@@ -95,6 +99,20 @@ def test_what_code_in_c_reads_is_guarded(name: str) -> None:
         settings.set(value)
         assert torch.equal(compiled(x, settings), program(x, settings))
     assert thunder.cache_misses(compiled) == 2
+
+
+def test_attributes_are_set_by_a_method_that_a_descriptor_bound() -> None:
+    def program(x: torch.Tensor, settings: Settings) -> torch.Tensor:
+        made = Settings()
+        SET_ATTRIBUTE(made)("value", x + settings.value)
+        SET_ATTRIBUTE(settings)("value", settings.value * 2)
+        return made.value + settings.value
+
+    plain, settings, x = Settings(), Settings(), torch.ones(2)
+    compiled = thunder.jit(program, fullgraph=True)
+    for _ in range(3):
+        assert torch.equal(compiled(x, settings), program(x, plain))
+        assert settings.value == plain.value
 
 
 def test_attributes_of_a_class_that_code_in_c_reads_are_guarded() -> None:

@@ -162,3 +162,33 @@ def test_results_from_before_gradients_are_switched_off_have_a_history() -> None
         with torch.enable_grad():
             b, c = compiled(x())
         assert (b.requires_grad, c.requires_grad) == (True, False)
+
+
+def test_gradients_that_are_enabled_in_inference_mode() -> None:
+    linear = torch.nn.Linear(3, 3)
+
+    def program(a: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            b = linear(a)
+        return b, b.requires_grad, linear(a) * b
+
+    compiled = thunder.jit(program, fullgraph=True)
+    for _ in range(2):
+        with torch.inference_mode():
+            got, expected = compiled(torch.ones(2, 3)), program(torch.ones(2, 3))
+        torch.testing.assert_close(got, expected)
+        assert [each.is_inference() for each in got[::2]] == [each.is_inference() for each in expected[::2]]
+
+
+@pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("view", [lambda a: a[0], lambda a: a.t()[1].view(-1), lambda a: a.detach()[0]])
+def test_views_that_are_made_without_gradients_tell_whether_they_require_grad(view: Function) -> None:
+    def program(a: torch.Tensor) -> Any:
+        with torch.no_grad():
+            part = view(a)
+            return part.requires_grad, part.is_leaf, part.grad_fn, repr(part), f"{part[0]}"
+
+    compiled = thunder.jit(program)
+    for a in (torch.ones(2, 2), torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)):
+        assert compiled(a) == program(a)
+        assert compiled(a * 1) == program(a * 1)

@@ -136,6 +136,8 @@ bool keeps_hidden_state(PyObject* object) {
                                        "operator.",
                                        "typing.",
                                        "method-wrapper",
+                                       "method_descriptor",
+                                       "wrapper_descriptor",
                                        "PyCapsule",
                                        "pybind11_",
                                        "numpy._ArrayFunctionDispatcher",

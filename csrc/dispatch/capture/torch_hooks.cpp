@@ -181,11 +181,20 @@ PyObject* TorchHooks::original(PyObject* traced) const {
   return found == index_by_traced_.end() ? nullptr : Py_NewRef(inputs_[found->second].get());
 }
 
+/// Whether it is asked if a view requires grad that is a leaf which does to eager code, and does not here.
+static bool is_view_that_requires_grad(PyObject* traced, PyObject* name) {
+  static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
+  return PyUnicode_Compare(name, requires_grad) == 0 && is_traced_tensor(traced) &&
+         tracer::is_hidden_leaf(unpack_tensor(traced));
+}
+
 bool TorchHooks::require_known_state(PyObject* traced, PyObject* name) {
   const std::string text = PyUnicode_AsUTF8(name);
   const at::Tensor& tensor = unpack_tensor(traced);
   if (is_functorch_wrapper(tensor)) return true;
-  if (text == "requires_grad" && tracer::is_hidden_leaf(tensor)) return refuse_fact("Tensor." + text);
+  if (text == "requires_grad" && tracer::is_hidden_leaf(tensor)) {
+    return tracer::is_known_to_autograd(tensor) || refuse_fact("Tensor." + text);
+  }
   if (is_told_by_trace_tensor(text)) return true;
   const bool is_known = text == "_version"  ? !shows_input(tensor)
                         : text == "grad_fn" ? dynamic_cast<tracer::OutsideNode*>(tensor.grad_fn().get()) == nullptr
@@ -203,7 +212,7 @@ bool TorchHooks::may_set_state(PyObject* traced, PyObject* name) {
 
 bool TorchHooks::is_unknown_state(PyObject* traced, PyObject* name) const {
   const auto found = index_by_traced_.find(traced);
-  if (found == index_by_traced_.end()) return false;
+  if (found == index_by_traced_.end()) return is_view_that_requires_grad(traced, name);
   const InputState& state = states_[found->second];
   const std::string text = PyUnicode_AsUTF8(name);
   if (text == "grad") return !state.knows_grad;
@@ -374,6 +383,7 @@ std::size_t TorchHooks::input_index(PyObject* real_tensor) const { return index_
 std::string TorchHooks::describe(PyObject* tensor) const { return describe_tensor(unpack_tensor(tensor)); }
 
 PyObject* TorchHooks::attribute(PyObject* owner, PyObject* name) const {
+  if (is_view_that_requires_grad(owner, name)) Py_RETURN_TRUE;
   const WithoutFunctionModes unseen;
   return PyObject_GenericGetAttr(owner, name);
 }

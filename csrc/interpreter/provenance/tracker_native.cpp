@@ -123,7 +123,9 @@ Effects make_effects() {
   add_rows(effects, as_object(PyType_Type),
            {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}, {kSubclasses, "__subclasses__"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
-  add_rows(effects, as_object(PyFunction_Type), {{kNothing, "__get__"}});
+  for (PyTypeObject* type : {&PyFunction_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type}) {
+    add_rows(effects, as_object(*type), {{kNothing, "__get__"}});
+  }
   add_rows(effects, as_object(PyContext_Type), {{kNothing, "run"}});
   add_container_rows(effects);
   const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
