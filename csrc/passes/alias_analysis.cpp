@@ -11,7 +11,11 @@
 namespace thunder::passes {
 
 bool is_surely_copy(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
-  if (symbol.op->name != "aten::to" || symbol.arguments.empty() || symbol.results.empty()) return false;
+  // A view that can be asked for a copy is a cast, and no view of the same bytes as another dtype.
+  const bool is_cast = symbol.op->view && std::ranges::any_of(symbol.op->parameters, [](const ir::SchemaValue& value) {
+                         return value.name == "copy";
+                       });
+  if (!is_cast || symbol.arguments.empty() || symbol.results.empty()) return false;
   const ir::TensorType* from = trace.tensor_type(symbol.arguments[0]);
   const ir::TensorType* to = trace.tensor_type(symbol.results[0]);
   return from != nullptr && to != nullptr && from->dtype != to->dtype;
