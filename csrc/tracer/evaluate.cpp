@@ -335,7 +335,7 @@ std::string metadata_key(const c10::OperatorHandle& op, std::span<const IValue> 
 
 ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arguments) {
   const std::vector<at::Tensor> tensors = tensors_of(arguments);
-  // What is made in inference mode has no history, also where gradients are enabled inside of it.
+  // Tensors that are made in inference mode have no history, also where gradients are enabled inside of it.
   const bool differentiable = c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
   if (is_composite(op)) {

@@ -31,8 +31,8 @@ using SizesOf = std::function<std::optional<ir::Dims>(const at::Tensor& tensor)>
 [[nodiscard]] std::optional<std::vector<ir::Condition>> bounds_between(std::span<const ir::SymbolValues> fitting,
                                                                        std::span<const ir::SymbolValues> failing);
 
-/// The same, of sizes in `shapes` that are equal as they are traced: those in the same places, from the last one on, of
-/// the first and of a later shape; else any two, as few as tell the samples apart.
+/// Equalities that tell the samples apart likewise, of sizes in `shapes` that are equal as they are traced: of those in
+/// the same places, from the last one on, of the first and of a later shape; else of any two, as few as do.
 [[nodiscard]] std::optional<std::vector<ir::Condition>> equalities_between(std::span<const ir::Dims> shapes,
                                                                            std::span<const ir::SymbolValues> fitting,
                                                                            std::span<const ir::SymbolValues> failing);

@@ -24,7 +24,7 @@ def at_other_sizes(arguments: tuple[Any, ...], source: random.Random) -> tuple[A
 
 
 def choose_rows(source: random.Random) -> int | None:
-    """Return how many elements further apart rows are than they are long; -1: as far at all sizes; None: as they are."""
+    """Return by how many elements rows lie further apart than they are long; -1: in one buffer; None: 0."""
     return source.choice((None, None, None, 1, 3, -1))
 
 

@@ -1,4 +1,4 @@
-"""What guards looked at is looked at again when it, or the place where it was found, has changed."""
+"""Guards look again at an object when it, or the place where it was found, has changed."""
 
 from __future__ import annotations
 

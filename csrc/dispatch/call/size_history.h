@@ -18,7 +18,7 @@ namespace thunder::dispatch {
 class SizeHistory {
  public:
   using Sizes = std::vector<std::int64_t>;
-  /// Of an input; numbers, and sizes that follow from data, have no strides.
+  /// An input's; numbers, and sizes that follow from data, have no strides.
   struct Shape {
     Sizes sizes;
     Sizes strides{};
@@ -84,7 +84,7 @@ class SizeHistory {
 
 /// The name in a SizeHistory of a number that was found at `path`.
 [[nodiscard]] std::string number_path(const std::string& path);
-/// The same, where the number is no symbol.
+/// Its name as a number that is no symbol.
 [[nodiscard]] std::string value_path(const std::string& path);
 [[nodiscard]] bool is_number_path(std::string_view path);
 

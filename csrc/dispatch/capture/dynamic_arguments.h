@@ -81,7 +81,7 @@ class DynamicArguments {
   std::vector<std::int64_t> before_;  ///< by symbol
   std::map<std::string, std::vector<std::optional<std::uint32_t>>> by_path_;
   std::unordered_map<PyObject*, std::vector<std::optional<std::uint32_t>>> by_tensor_;
-  std::unordered_map<PyObject*, ir::StrideRule> rules_;  ///< of tensors in `by_tensor_`
+  std::unordered_map<PyObject*, ir::StrideRule> rules_;  ///< by tensor, as `by_tensor_`
 };
 
 }  // namespace thunder::dispatch

@@ -69,7 +69,7 @@ bool MemoBuilder::open_new(std::uint32_t index, PyObject* value) {
   if (PyDict_Check(value)) {
     if (version_address(value) == nullptr) return false;
     add_version(index, value);
-    // What is not looked at keeps an empty register: no word is about it.
+    // A part that is not looked at keeps an empty register: no word is about it.
     for (const std::uint32_t part : graph_.nodes[index].parts) run_.registers[part] = nullptr;
     return true;
   }
