@@ -252,14 +252,37 @@ std::pair<std::optional<ir::Dim>, std::optional<ir::Dim>> last_lengths(const Cal
   return {lengths.empty() ? std::nullopt : std::optional(lengths.back()), call.size("self", last)};
 }
 
+/// Whether a dimension that is given another length is padded or cut, which derivatives do the other way round.
+/// `is_half`: the last length is one of real numbers, made of half of their frequencies.
+void decide_lengths(Call& call, bool is_half) {
+  const ir::Dims lengths = call.sizes(call.find("s") != nullptr ? "s" : "n");
+  const ir::Dims dims = call.sizes("dim");
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const bool is_told = dims.size() == lengths.size();
+    if (lengths[i] == ir::Dim(-1) || (is_told && !dims[i].is_concrete())) continue;
+    const auto from_last = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(lengths.size());
+    const auto size = call.size("self", is_told ? dims[i].hint : from_last);
+    if (!size) continue;
+    const bool is_halved = is_half && i + 1 == lengths.size();
+    const ir::Dim wanted = is_halved ? ir::floor_divide(lengths[i], 2) + ir::Dim(1) : lengths[i];
+    if (!call.decide(*size, SizeComparison::kLess, wanted)) {
+      static_cast<void>(call.decide(wanted, SizeComparison::kLess, *size));
+    }
+  }
+}
+
+void note_spectrum(Call& call) { decide_lengths(call, /*is_half=*/false); }
+
 /// Half of the frequencies of real numbers.
 void note_half_spectrum(Call& call) {
+  decide_lengths(call, /*is_half=*/false);
   const auto [given, size] = last_lengths(call);
   if (const auto length = given ? given : size) call.note(ir::floor_divide(*length, 2) + ir::Dim(1));
 }
 
 /// Real numbers from half of their frequencies. The derivative of three and more doubles what lies between the ends.
 void note_real_numbers(Call& call) {
+  decide_lengths(call, /*is_half=*/true);
   auto [length, size] = last_lengths(call);
   if (!length && size) length = (*size - ir::Dim(1)) * ir::Dim(2);
   if (length) static_cast<void>(call.decide(ir::Dim(2), SizeComparison::kLess, *length));
@@ -462,9 +485,15 @@ constexpr Row kRows[] = {
     {"aten::concatenate", &note_sums},
     {"aten::dsplit", &note_dsplit},
     {"aten::dstack", &note_sums},
+    {"aten::fft_fft", &note_spectrum},
+    {"aten::fft_fft2", &note_spectrum},
+    {"aten::fft_fftn", &note_spectrum},
     {"aten::fft_hfft", &note_real_numbers},
     {"aten::fft_hfft2", &note_real_numbers},
     {"aten::fft_hfftn", &note_real_numbers},
+    {"aten::fft_ifft", &note_spectrum},
+    {"aten::fft_ifft2", &note_spectrum},
+    {"aten::fft_ifftn", &note_spectrum},
     {"aten::fft_ihfft", &note_half_spectrum},
     {"aten::fft_ihfft2", &note_half_spectrum},
     {"aten::fft_ihfftn", &note_half_spectrum},

@@ -1150,3 +1150,24 @@ def test_a_slice_that_is_all_of_a_tensor_at_one_size(function: Any, sizes: tuple
     for n in sizes:
         x = torch.randn(n, requires_grad=takes_grad)
         torch.testing.assert_close(outcome(compiled, x), outcome(function, x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.fft.hfft2(x, s=(3, 10), dim=(1, 2), norm="ortho"),
+        lambda x: torch.fft.irfft(x, n=5, dim=1),
+        lambda x: torch.fft.fft2(x, s=(3, 10)).abs(),
+        lambda x: torch.fft.fftn(x, s=(4, 3, 10)).abs(),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_spectra_of_what_is_padded_or_cut(function: Any, dynamic: bool | None) -> None:
+    compiled = thunder.jit(function, dynamic=dynamic)
+    for sizes in ((5, 6, 7), (5, 17, 7), (5, 2, 16), (5, 3, 16), (3, 4, 6), (5, 2, 12), (3, 8, 5)):
+        x = torch.randn(sizes, dtype=torch.float64, requires_grad=True)
+        result, expected = compiled(x), function(x)
+        cotangent = torch.randn_like(expected)
+        torch.testing.assert_close(result, expected)
+        (gradient,) = torch.autograd.grad(result, x, cotangent)
+        torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, cotangent)[0])
