@@ -18,6 +18,11 @@ using c10::IValue;
 
 constexpr std::int64_t kLargest = std::int64_t{1} << 20U;
 
+/// Conditions under which two sizes are equal, where they are so as traced and need not be.
+std::vector<ir::Condition> equality_as_traced(const ir::Dim& left, const ir::Dim& right, ir::SymbolValues traced) {
+  return ir::SizeQuestions({traced.begin(), traced.end()}).are_equal(left, right).conditions;
+}
+
 /// A call, and what is told of it.
 class Call {
  public:
@@ -73,8 +78,7 @@ class Call {
     if (compared.outcome) std::ranges::move(compared.conditions, std::back_inserter(notes.conditions));
   }
   void require_equal(const ir::Dim& left, const ir::Dim& right) {
-    ir::Answer answer = ir::SizeQuestions({traced_.begin(), traced_.end()}).are_equal(left, right);
-    if (answer.is_possible) std::ranges::move(answer.conditions, std::back_inserter(notes.conditions));
+    std::ranges::move(equality_as_traced(left, right, traced_), std::back_inserter(notes.conditions));
   }
   /// The quotient that an operation needs to be exact; nullopt: it is not.
   std::optional<ir::Dim> require_quotient(const ir::Dim& dim, const ir::Dim& divisor);
@@ -603,12 +607,6 @@ std::optional<std::vector<ir::Condition>> bounds_between(std::span<const ir::Sym
 
 namespace {
 
-/// Conditions under which two sizes are equal, where they are so as traced and need not be.
-std::vector<ir::Condition> equality_as_traced(const ir::Dim& left, const ir::Dim& right, ir::SymbolValues traced) {
-  if (left.is_concrete() || right.is_concrete() || left == right) return {};
-  return ir::SizeQuestions({traced.begin(), traced.end()}).are_equal(left, right).conditions;
-}
-
 bool hold(std::span<const ir::Condition> conditions, ir::SymbolValues values) {
   return std::ranges::all_of(conditions, [&](const ir::Condition& condition) { return ir::holds(condition, values); });
 }
@@ -634,6 +632,7 @@ std::optional<std::vector<ir::Condition>> equalities_between(std::span<const ir:
   };
   std::vector<std::vector<ir::Condition>> in_same_places, anywhere;
   const auto add = [&](std::vector<std::vector<ir::Condition>>& to, const ir::Dim& left, const ir::Dim& right) {
+    if (left.is_concrete() || right.is_concrete()) return;
     std::vector<ir::Condition> conditions = equality_as_traced(left, right, fitting[0]);
     if (!conditions.empty()) to.push_back(std::move(conditions));
   };

@@ -56,7 +56,7 @@ bool SizeHistory::changes_first(const std::string& path, const Sizes& sizes) con
 void SizeHistory::add_changes(Inputs& changing, const Shapes& shapes) {
   if (std::ranges::any_of(shapes, [&](const auto& input) { return changes_first(input.first, input.second.sizes); })) {
     for (auto& [path, input] : inputs_) {
-      if (!path.starts_with(kNumber) && !path.starts_with(kValue)) input.pins.clear();
+      if (!is_number_path(path) && !path.starts_with(kValue)) input.pins.clear();
     }
   }
   for (const auto& [path, now] : shapes) {
