@@ -212,10 +212,13 @@ def run(
     begin = time.monotonic()
     seeds = iter(range(seed, seed + count))
     busy: list[_Worker] = []
+    examining: list[_Examiner] = []
+
+    def is_late() -> bool:
+        return seconds is not None and time.monotonic() - begin > seconds
 
     def give(worker: _Worker) -> None:
-        late = seconds is not None and time.monotonic() - begin > seconds
-        following = None if late else next(seeds, None)
+        following = None if is_late() else next(seeds, None)
         if following is None:
             worker.end()
             return
@@ -227,18 +230,26 @@ def run(
 
     for _ in range(jobs):
         give(_Worker(sizes))
-    while busy:
-        ready = wait([worker.connection for worker in busy], timeout=1.0)
+    while busy or examining:
+        ready = wait([one.connection for one in (*busy, *examining)], timeout=1.0)
+        for examiner in [one for one in examining if one.connection in ready]:
+            examining.remove(examiner)
+            found = examiner.found()
+            _count_failure(report, found)
+            if on_found is not None:
+                on_found(found)
+            give(_Worker(sizes))
         for worker in list(busy):
             outcome = _answer(worker, worker.connection in ready)
             if outcome == "waiting":
                 continue
             busy.remove(worker)
-            late = seconds is not None and time.monotonic() - begin > seconds
-            found = _counted(report, worker, outcome, shrinks and not late)
-            if found is not None and on_found is not None:
-                on_found(found)
-            if outcome is not None and outcome.kind in ("crash", "hang", "broken", "skipped"):
+            _count(report, worker, outcome)
+            if outcome is not None and outcome.is_failure:
+                examining.append(_Examiner(worker, outcome, shrinks and not is_late()))
+                worker.end()  # whose place the examiner has until it is done
+                continue
+            if outcome is not None and outcome.kind == "skipped":
                 worker.end()
                 worker = _Worker(sizes)
             give(worker)
@@ -268,10 +279,9 @@ def _answer(worker: _Worker, is_ready: bool) -> Any:
     return Outcome("hang", f"nothing after {_SECONDS_PER_SCRIPT} s")
 
 
-def _counted(report: Report, worker: _Worker, outcome: Any, shrinks: bool) -> Found | None:
+def _count(report: Report, worker: _Worker, outcome: Any) -> None:
     report.scripts += 1
     kind = "none" if outcome is None else outcome.kind
-    found = None
     if outcome is not None:
         report.calls += outcome.calls
         report.fallbacks += outcome.fallbacks
@@ -284,11 +294,39 @@ def _counted(report: Report, worker: _Worker, outcome: Any, shrinks: bool) -> Fo
         for reason in outcome.refusals:
             report.refusals[reason] = report.refusals.get(reason, 0) + 1
         if outcome.is_failure:
-            found = _found(worker, outcome, shrinks)
-            report.failures.append(found)
-            kind = "known" if found.known else found.kind
+            return  # counted when it has been examined
     report.outcomes[kind] = report.outcomes.get(kind, 0) + 1
-    return found
+
+
+def _count_failure(report: Report, found: Found) -> None:
+    report.failures.append(found)
+    kind = "known" if found.known else found.kind
+    report.outcomes[kind] = report.outcomes.get(kind, 0) + 1
+
+
+class _Examiner:
+    """A process that makes a failure small, and finds out whether it is a known one, while others run scripts."""
+
+    def __init__(self, worker: _Worker, outcome: Any, shrinks: bool) -> None:
+        self.connection, theirs = _FORK.Pipe()
+        self.whole = Found(worker.seed, outcome.kind, outcome.message, worker.text or "", "", worker.sizes)
+        self.process = _FORK.Process(target=_examine, args=(self.whole, shrinks, theirs))  # it has children of its own
+        self.process.start()
+        theirs.close()
+
+    def found(self) -> Found:
+        """Return the failure made small, or as it was where the process died."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionError):
+            return self.whole
+        finally:
+            self.process.join()
+            self.connection.close()
+
+
+def _examine(found: Found, shrinks: bool, connection: Connection) -> None:
+    connection.send(_small(found, shrinks))
 
 
 def _shrink_here(text: str, wanted: str, connection: Connection) -> None:
@@ -323,34 +361,35 @@ def _shrunk_in_one_process(text: str, wanted: str) -> str:
     return text
 
 
-def _found(worker: _Worker, outcome: Any, shrinks: bool) -> Found:
+def _small(found: Found, shrinks: bool) -> Found:
     from tests.fuzz.scripts import known
     from tests.fuzz.scripts.shrink import shrink
 
-    text = worker.text or ""
-    if shrinks and outcome.kind not in ("broken", "hang"):
-        wanted = signature(outcome.kind, outcome.message)
+    kind, message, text = found.kind, found.message, found.text
+    if shrinks and kind not in ("broken", "hang"):
+        wanted = signature(kind, message)
 
         def fails(candidate: str) -> bool:
-            if outcome.kind == "crash" and not _eager_survives(candidate):
+            if kind == "crash" and not _eager_survives(candidate):
                 return False
             trial = isolated(candidate)
             return signature(trial.kind, trial.message) == wanted
 
         if fails(text):
-            small = text if outcome.kind == "crash" else _shrunk_in_one_process(text, wanted)
+            small = text if kind == "crash" else _shrunk_in_one_process(text, wanted)
             text = small if fails(small) else text
-            text = shrink(text, fails, _SECONDS_TO_SHRINK if outcome.kind == "crash" else _SECONDS_TO_SHRINK / 4)
+            text = shrink(text, fails, _SECONDS_TO_SHRINK if kind == "crash" else _SECONDS_TO_SHRINK / 4)
             outcome = isolated(text)
+            kind, message = outcome.kind, outcome.message
         else:
-            outcome.message += "\n(alone, the script passes: something before it in its process matters)"
+            message += "\n(alone, the script passes: something before it in its process matters)"
 
     def explains(why: str) -> bool:
         rest = known.without_cause(why, text)
         return not rest or not isolated(rest).is_failure
 
-    why = next(filter(explains, known.reasons(outcome.kind, outcome.message, text)), "")
-    return Found(worker.seed, outcome.kind, outcome.message, text, why, worker.sizes)
+    why = next(filter(explains, known.reasons(kind, message, text)), "")
+    return dataclasses.replace(found, kind=kind, message=message, text=text, known=why)
 
 
 def signature(kind: str, message: str) -> str:
