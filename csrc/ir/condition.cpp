@@ -28,11 +28,21 @@ std::optional<std::uint32_t> symbol_to_replace(const Dim& dim, const Dim& by) {
   return symbol && !depends_on(by, *symbol) ? symbol : std::nullopt;
 }
 
-/// Which of two equal dimensions stands for both, second. Of two symbols the first one does.
+bool has_part(const Dim& dim, const Dim& searched) {
+  bool is_found = false;
+  static_cast<void>(rewrite(dim, [&](const Dim& part) {
+    is_found = is_found || part == searched;
+    return part;
+  }));
+  return is_found;
+}
+
+/// Which of two equal dimensions stands for both, second. Of two symbols the first one does, and what is a part of the
+/// other one: `n` for `8 * ((n + 7) // 8)`, which could otherwise be replaced for ever.
 std::pair<Dim, Dim> replacement(const Condition& condition) {
   const auto left = symbol_to_replace(condition.left, condition.right);
   const auto right = symbol_to_replace(condition.right, condition.left);
-  const bool drops_right = right && (!left || *right > *left);
+  const bool drops_right = right ? !left || *right > *left : !left && has_part(condition.right, condition.left);
   return drops_right ? std::pair(condition.right, condition.left) : std::pair(condition.left, condition.right);
 }
 

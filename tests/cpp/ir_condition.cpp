@@ -62,6 +62,12 @@ TEST(of_equal_dimensions_one_symbol_stands_for_both) {
   CHECK(simplify(kColumns * 2 + kRows, {Kind::kEqual, kRows, kColumns}) == kRows * 3);
   CHECK(simplify(kColumns * 2, {Kind::kEqual, kColumns, kRows * 4}) == kRows * 8);
   CHECK(simplify(kColumns, {Kind::kEqual, 48, kColumns}) == Dim(48));
+  const Dim padded = floor_divide(kColumns + 7, 8) * 8;
+  for (const Condition& equal :
+       {Condition{Kind::kEqual, kColumns, padded}, Condition{Kind::kEqual, padded, kColumns}}) {
+    CHECK(simplify(kColumns, equal) == kColumns);
+    CHECK(simplify(padded * kRows, equal) == kColumns * kRows);
+  }
   CHECK(is_in_sizes({Kind::kEqual, kRows, kColumns}));
   CHECK(!is_in_sizes({Kind::kEqual, kRows * kRows, kColumns * 3}));
   CHECK(!is_in_sizes({Kind::kAtMost, kRows, kColumns}));

@@ -222,6 +222,36 @@ def test_expressions_that_are_often_equal_are_told_apart(name: str) -> None:
         assert compiled(torch.ones(rows)).tolist() == [function(rows)] * rows
 
 
+def _padded(x: Tensor) -> Tensor:
+    columns = x.shape[1]
+    padded = x.new_zeros(len(x), (columns + 7) // 8 * 8)
+    padded[:, :columns] = x
+    return padded.view(len(x), -1, 8)
+
+
+def _in_rows_of_four(x: Tensor) -> Tensor:
+    return x.view(len(x), x.shape[1] // 4, 4).softmax(-1)
+
+
+# Columns of each call, and how many of them are traced.
+SPECIAL_SIZES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], int]] = {
+    "padded": (_padded, (29, 33, 35, 16, 24, 50), 3),
+    "one_column_is_left": (lambda x: x[:, :-1].exp() * x[:, 1:], (9, 2, 8, 9, 13, 20, 30), 3),
+    "one_row": (_in_rows_of_four, (12, 4, 8, 16, 20, 24), 3),
+    "one_place_of_pooling": (lambda x: torch.max_pool1d(x, 2).relu(), (9, 3, 8, 9, 13, 20), 3),
+    "few_values_before_a_branch": (lambda x: x.sin() if x.shape[1] > 4 else x.cos(), (20, 3, 8, 9, 30, 40), 3),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL_SIZES)
+def test_sizes_that_are_special_leave_others_one_program(name: str) -> None:
+    function, columns, count = SPECIAL_SIZES[name]
+    compiled: Any = thunder.jit(function)
+    for size in columns:
+        require_equal(compiled, function, torch.randn(4, size, requires_grad=True))
+    assert thunder.cache_misses(compiled) == count
+
+
 def test_pieces_whose_sizes_are_often_equal_have_the_gradient_of_each() -> None:
     def function(x: Tensor) -> Tensor:
         return torch.cat([part * (i + 1) for i, part in enumerate(x.tensor_split(4))])

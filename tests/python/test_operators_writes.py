@@ -119,6 +119,29 @@ def test_sharing_memory_is_part_of_the_cache_key() -> None:
     assert thunder.cache_misses(compiled) == 3
 
 
+@pytest.mark.parametrize("first", range(4))
+def test_inputs_share_memory_in_other_ways_at_each_call(first: int) -> None:
+    def program(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        c.add_(b)
+        return d + b
+
+    def in_one_memory(groups: str) -> list[torch.Tensor]:
+        memories = {name: torch.arange(6.0) + ord(name) for name in groups}
+        return [memories[name].view(6) for name in groups]
+
+    compiled = thunder.jit(program)
+    groups = ["abcd", "aacc", "abba", "aaaa", "abac", "abcb", "aacd", "abcc"]
+    for group in groups[first:] + groups[:first]:
+        results = []
+        for function in (program, compiled, compiled):
+            tensors = in_one_memory(group)
+            results.append([function(*tensors), *tensors])
+        torch.testing.assert_close(results[1], results[0])
+        torch.testing.assert_close(results[2], results[0])
+    assert thunder.cache_misses(compiled) == len(groups) - 1  # nothing is written to the memory of `b` in "abcb"
+
+
 def test_write_to_memory_shared_with_an_input_that_requires_grad_is_refused() -> None:
     a = x()
     with pytest.raises(NotImplementedError, match="requires grad; pass a clone"):

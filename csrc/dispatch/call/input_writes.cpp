@@ -1,11 +1,13 @@
 #include "dispatch/call/input_writes.h"
 
 #include <c10/core/InferenceMode.h>
+#include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "autograd/node_pointer.h"
@@ -61,14 +63,33 @@ InputWrites::InputWrites(const tracer::Recorder& recorder, bool reads_buffers)
     places_.push_back(memories[i] < 0 ? Place()
                                       : Place{memories[i], real.storage_offset(), storage_of(real)->nbytes()});
   }
+  std::unordered_set<std::int32_t> shared;
+  for (const std::size_t i : written_) {
+    if (memories[i] >= 0) shared.insert(memories[i]);
+  }
+  const auto alone =
+      static_cast<std::size_t>(std::ranges::count_if(written_, [&](std::size_t i) { return memories[i] < 0; }));
+  const auto is_there = [&](std::int32_t memory) { return shared.contains(memory); };
+  written_memories_ = alone + shared.size();
+  inputs_there_ = alone + static_cast<std::size_t>(std::ranges::count_if(memories, is_there));
 }
 
-bool InputWrites::shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const {
+/// Whether those that lie in the memory of a written input are the ones that did. An optimizer's step writes to
+/// thousands.
+bool InputWrites::share_as_recorded(const std::vector<at::Tensor>& inputs) const {
+  ska::flat_hash_map<const c10::StorageImpl*, std::size_t> first_written;  // in each memory
+  first_written.reserve(written_.size());
+  for (const std::size_t i : written_) first_written.emplace(storage_of(inputs[i]), i);
+  if (first_written.size() != written_memories_) return false;
+  std::size_t found = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const bool recorded = places_[written].memory >= 0 && places_[i].memory == places_[written].memory;
-    if (i != written && (storage_of(inputs[i]) == storage_of(inputs[written])) != recorded) return false;
+    const auto here = first_written.find(storage_of(inputs[i]));
+    if (here == first_written.end()) continue;
+    ++found;
+    const std::size_t written = here->second;
+    if (i != written && (places_[i].memory < 0 || places_[i].memory != places_[written].memory)) return false;
   }
-  return true;
+  return found == inputs_there_;
 }
 
 /// Whether the function may read what it writes to `written` by way of another object over that memory.
@@ -82,9 +103,11 @@ bool InputWrites::shares_unseen(const std::vector<at::Tensor>& inputs, std::size
 }
 
 bool InputWrites::match(const std::vector<at::Tensor>& inputs) const {
+  if (written_.empty()) return true;
+  if (!share_as_recorded(inputs)) return false;
   for (std::size_t i = 0; i < written_.size(); ++i) {
     const std::size_t written = written_[i];
-    if (!shares_as_recorded(inputs, written) || shares_unseen(inputs, written)) return false;
+    if (shares_unseen(inputs, written)) return false;
     if (tracer::is_closed_outside(inputs[written]) != is_closed_[i]) return false;
     const at::Tensor& input = inputs[written];
     const Place here{places_[written].memory, input.storage_offset(), storage_of(input)->nbytes()};

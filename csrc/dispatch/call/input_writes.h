@@ -43,7 +43,7 @@ class InputWrites {
     std::size_t bytes = 0;
     bool operator==(const Place&) const = default;
   };
-  [[nodiscard]] bool shares_as_recorded(const std::vector<at::Tensor>& inputs, std::size_t written) const;
+  [[nodiscard]] bool share_as_recorded(const std::vector<at::Tensor>& inputs) const;
   [[nodiscard]] bool shares_unseen(const std::vector<at::Tensor>& inputs, std::size_t written) const;
 
   std::vector<std::size_t> written_;
@@ -51,6 +51,8 @@ class InputWrites {
   bool reads_buffers_ = false;
   std::vector<std::size_t> new_history_;
   std::vector<Place> places_;  ///< one for each input; empty when nothing is written
+  std::size_t written_memories_ = 0;
+  std::size_t inputs_there_ = 0;  ///< in one of these memories
 };
 
 /// A number that changes when one of these tensors is written to; nullopt when that cannot be told.

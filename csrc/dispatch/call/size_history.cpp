@@ -10,11 +10,18 @@ namespace {
 constexpr std::string_view kNumber = "number ";
 constexpr std::string_view kValue = "value ";
 
+bool is_of_number(std::string_view path) { return path.starts_with(kNumber) || path.starts_with(kValue); }
+
 }  // namespace
 
 std::string number_path(const std::string& path) { return std::string(kNumber) + path; }
 std::string value_path(const std::string& path) { return std::string(kValue) + path; }
 bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
+
+bool SizeHistory::Input::is_number(std::size_t dim, std::int64_t size) const {
+  const auto pin = pins.find(dim);
+  return size < 2 || (pin != pins.end() && (pin->second.is_final || size == sizes[dim]));
+}
 
 const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t dims) const {
   const auto found = inputs_.find(path);
@@ -38,7 +45,7 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Shape&
   Changing changing{sizes, Sizes(sizes.size(), -1), *std::move(rule)};
   bool is_any = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (input.pins.contains(i) || sizes[i] < 2) continue;
+    if (input.is_number(i, sizes[i])) continue;
     changing.before[i] = input.sizes[i] != sizes[i] ? input.sizes[i] : input.before[i];
     is_any = is_any || changing.before[i] != -1;
   }
@@ -56,7 +63,7 @@ bool SizeHistory::changes_first(const std::string& path, const Sizes& sizes) con
 void SizeHistory::add_changes(Inputs& changing, const Shapes& shapes) {
   if (std::ranges::any_of(shapes, [&](const auto& input) { return changes_first(input.first, input.second.sizes); })) {
     for (auto& [path, input] : inputs_) {
-      if (!is_number_path(path) && !path.starts_with(kValue)) input.pins.clear();
+      if (!is_of_number(path)) input.pins.clear();
     }
   }
   for (const auto& [path, now] : shapes) {
@@ -130,14 +137,18 @@ void SizeHistory::note(const std::string& path, const Shape& shape) {
 
 void SizeHistory::pin(const std::string& path, std::size_t dim, const std::string& line) {
   Input& input = inputs_[path];
-  if (dim < input.sizes.size()) input.pins.emplace(dim, line);
+  if (dim >= input.sizes.size()) return;
+  const auto [pin, is_new] = input.pins.try_emplace(dim, Pin{line, is_of_number(path)});
+  if (!is_new) pin->second.is_final = true;
 }
+
+void SizeHistory::unpin(const std::string& path, std::size_t dim) { inputs_[path].pins.erase(dim); }
 
 const std::string* SizeHistory::pin_of(const std::string& path, std::size_t dim) const {
   const auto found = inputs_.find(path);
   if (found == inputs_.end()) return nullptr;
   const auto pin = found->second.pins.find(dim);
-  return pin == found->second.pins.end() ? nullptr : &pin->second;
+  return pin == found->second.pins.end() ? nullptr : &pin->second.line;
 }
 
 }  // namespace thunder::dispatch

@@ -13,8 +13,8 @@
 namespace thunder::dispatch {
 
 /// Remembers what the traces of one callable saw of the sizes of their inputs, by where the inputs were found
-/// (`cache.layers[0].keys`). A size that is met with a second value is a symbol from then on, unless it was pinned
-/// once. Under the lock of the cache that traces.
+/// (`cache.layers[0].keys`). A size that is met with a second value is a symbol from then on, unless it was pinned.
+/// Under the lock of the cache that traces.
 class SizeHistory {
  public:
   using Sizes = std::vector<std::int64_t>;
@@ -55,18 +55,28 @@ class SizeHistory {
   void note(const std::string& path, const Shape& shape);
   /// Inputs of one trace with other sizes were found at this path (values of a dict by tensor): nothing is known of it.
   void ignore(const std::string& path) { ignored_.insert(path); }
-  /// A program needs this size as a number; `line` says where.
+  /// A program needs this size as a number; `line` says where. It may be for the value that the size has (the rows but
+  /// the last one, of two): that of a tensor is a symbol once more at the next value.
   void pin(const std::string& path, std::size_t dim, const std::string& line);
+  /// A program has this size as a symbol.
+  void unpin(const std::string& path, std::size_t dim);
   [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const { return pin_of(path, dim) != nullptr; }
   /// The line that pinned a size; null: none did.
   [[nodiscard]] const std::string* pin_of(const std::string& path, std::size_t dim) const;
 
  private:
+  struct Pin {
+    std::string line;
+    bool is_final = false;
+  };
   struct Input {
-    Sizes sizes;                              ///< in the last trace
-    Sizes strides;                            ///< likewise
-    Sizes before;                             ///< the last one that was another, by dimension; -1: there is none
-    std::map<std::size_t, std::string> pins;  ///< lines that need numbers, by dimension
+    Sizes sizes;                      ///< in the last trace
+    Sizes strides;                    ///< likewise
+    Sizes before;                     ///< the last one that was another, by dimension; -1: there is none
+    std::map<std::size_t, Pin> pins;  ///< by dimension
+
+    /// Whether a dimension with this size has a number.
+    [[nodiscard]] bool is_number(std::size_t dim, std::int64_t size) const;
   };
   /// The rule of an input's strides, which they followed in the last trace, too.
   [[nodiscard]] static std::optional<ir::StrideRule> rule_of(const Input& known, const Shape& shape);

@@ -192,7 +192,11 @@ void ProgramSizes::remember() const {
       if (!changes) continue;
       const auto pinned = pinned_.find({sizes[i], input->second.before[i]});
       const bool is_pinned = pinned != pinned_.end();
-      if (is_pinned || !has_symbols_) history_->pin(path, i, is_pinned ? pinned->second : std::string());
+      if (is_pinned || !has_symbols_) {
+        history_->pin(path, i, is_pinned ? pinned->second : std::string());
+      } else {
+        history_->unpin(path, i);
+      }
     }
   }
 }
