@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/backward_graph.h"
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "dispatch/call/specialization.h"
@@ -32,7 +34,10 @@
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/region.h"
+#include "tracer/size_shadows.h"
+#include "tracer/trace_session.h"
 #include "transforms/autocast.h"
+#include "transforms/functorch_layer.h"
 #include "transforms/grad.h"
 #include "transforms/replay.h"
 
@@ -257,18 +262,49 @@ PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_c
 
 PyObject* runs_live(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(transforms_are_live())); }
 
+/// Whether sizes are symbols where the program is: not in a part of it that is a trace of its own, nor in a level of
+/// `torch.func`.
+bool has_symbols_now() {
+  const auto* shadows = static_cast<const tracer::SizeShadows*>(tracer::TraceSession::current().size_reads);
+  const tracer::Recorder* recorder = tracer::recorder_on_top();
+  return shadows != nullptr && recorder != nullptr && shadows->is_of_program(*recorder) &&
+         !transforms::is_any_layer_active();
+}
+
+PyObject* has_symbols(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(has_symbols_now())); }
+
+/// depends_on_others(tensor, leaves) -> whether it requires grad for more than what was computed of these.
+PyObject* depends_on_others(PyObject*, PyObject* arguments) {
+  PyObject *tensor, *leaves;
+  if (PyArg_ParseTuple(arguments, "OO", &tensor, &leaves) == 0) return nullptr;
+  return guarded([&] {
+    const at::Tensor made = read_tensor(tensor);
+    const std::vector<at::Tensor> own = read_list(leaves, read_tensor);
+    const auto is_other = [&](torch::autograd::Node& node) {
+      const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
+      if (leaf == nullptr) return node.next_edges().empty();
+      return std::ranges::none_of(own, [&](const at::Tensor& each) { return each.is_same(leaf->variable); });
+    };
+    const bool depends =
+        made.requires_grad() && autograd::any_node_behind(torch::autograd::impl::gradient_edge(made), is_other);
+    return checked(PyBool_FromLong(static_cast<long>(depends)));
+  });
+}
+
 /// Null with an exception set. The program does not see what is imported.
-py::Ref batched_gradients() {
+py::Ref function_of_ours(const char* module_name, const char* name) {
   const interpreter::NativeScope native;
   const tracer::SuspendRecording suspended;
-  const py::Ref module = py::Ref::steal(py::import_module("thunder.transforms.functional.batching"));
-  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "vmap_or_none") : nullptr);
+  const py::Ref module = py::Ref::steal(py::import_module(module_name));
+  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), name) : nullptr);
 }
 
 PyMethodDef transform_functions[] = {
     {"is_tracing", is_tracing_now, METH_NOARGS, "Whether this thread is tracing a jitted function."},
     {"runs_live", runs_live, METH_NOARGS, "Whether transforms are to run as PyTorch's."},
     {"record", record, METH_VARARGS, "record(name, function, inputs, differentiate) -> (trace, captures)"},
+    {"has_symbols", has_symbols, METH_NOARGS, "Whether sizes are symbols in what is traced now."},
+    {"depends_on_others", depends_on_others, METH_VARARGS, "depends_on_others(tensor, leaves) -> bool"},
     {"replay", replay, METH_VARARGS, "replay(trace, inputs) -> outputs"},
     {"autocast", autocast, METH_VARARGS, "autocast(trace, inputs, device, dtype) -> trace"},
     {"vjp", vjp, METH_VARARGS, "vjp(trace, count) -> (forward, backward, number of outputs, differentiable outputs)"},
@@ -286,6 +322,35 @@ PyModuleDef functional_module = {PyModuleDef_HEAD_INIT,
                                  nullptr,
                                  nullptr};
 
+/// `torch._C._functorch._add_batch_dim`, which is no operation: it reads all sizes, of which the function sees some.
+int add_batch_dim(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+  auto* shadows = static_cast<tracer::SizeShadows*>(tracer::TraceSession::current().size_reads);
+  static PyObject* const theirs = loaded_function("torch._C._functorch", "_add_batch_dim").release();
+  if (shadows == nullptr || theirs == nullptr) return 0;
+  *result = guarded([&] {
+    const interpreter::NativeScope native;
+    const tracer::SizeShadows::Inside inside(*shadows);
+    // The first one is what pybind binds its functions to.
+    py::Ref batched = checked(PyObject_Vectorcall(theirs, arguments + 1, count - 1, names));
+    if (is_tensor(batched.get())) shadows->note_layer(unpack_tensor(batched.get()));
+    return batched;
+  });
+  return *result == nullptr ? -1 : 1;
+}
+
+/// Lets a function of ours stand for one of `torch.func` where sizes are symbols.
+void add_at_symbols(interpreter::TrackerOptions& options, const char* theirs, const char* ours) {
+  const py::Ref function = loaded_function("torch._functorch.eager_transforms", theirs);
+  if (!function) return;
+  options.substitute(function.get(),
+                     [ours](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                       if (!has_symbols_now()) return 0;
+                       const py::Ref stand_in = function_of_ours("thunder.transforms.functional.in_program", ours);
+                       *result = stand_in ? PyObject_Vectorcall(stand_in.get(), arguments, count, names) : nullptr;
+                       return *result == nullptr ? -1 : 1;
+                     });
+}
+
 }  // namespace
 
 void add_functional_substitutes(interpreter::TrackerOptions& options) {
@@ -293,10 +358,16 @@ void add_functional_substitutes(interpreter::TrackerOptions& options) {
     // Its batched tensors are told by a key that trace tensors have, too.
     options.substitute(legacy.get(),
                        [](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-                         static PyObject* const ours = batched_gradients().release();
+                         static PyObject* const ours =
+                             function_of_ours("thunder.transforms.functional.batching", "vmap_or_none").release();
                          *result = ours == nullptr ? nullptr : PyObject_Vectorcall(ours, arguments, count, names);
                          return *result == nullptr ? -1 : 1;
                        });
+  }
+  add_at_symbols(options, "grad_and_value_impl", "grad_and_value_of_torch");
+  add_at_symbols(options, "vjp", "vjp_of_torch");
+  if (const py::Ref batch = loaded_function("torch._C._functorch", "_add_batch_dim")) {
+    options.substitute(batch.get(), add_batch_dim);
   }
   const py::Ref function = loaded_function("torch._functorch.vmap", "lazy_load_decompositions");
   if (!function) return;

@@ -14,6 +14,7 @@
 #include "tracer/autocast.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
+#include "tracer/layers_at_sizes.h"
 #include "tracer/library.h"
 #include "tracer/map_tensors.h"
 #include "tracer/operators.h"
@@ -195,11 +196,13 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
   const bool is_watched = shadows != nullptr && shadows->is_outside() && recorder_on_top() != nullptr;
   if (!is_watched || builds_constant() || only_profiles(op)) return record_at_traced_sizes(op, keys, stack);
+  // What it comes down to is called from here, too.
+  if (keys.has_any(functorch_keys) && is_decomposed_above_layers(op)) return record_at_traced_sizes(op, keys, stack);
   const auto given = std::span(*stack).last(op.schema().arguments().size());
   std::vector<c10::IValue> arguments(given.begin(), given.end());
   SizesAsInts::put_into(op, arguments);
-  // Parts of a program, and layers of functorch, have one size.
-  const bool can_follow = shadows->is_of_program(*recorder_on_top()) && !keys.has_any(functorch_keys);
+  // Parts of a program have one size.
+  const bool can_follow = shadows->is_of_program(*recorder_on_top());
   if (!can_follow) shadows->pin_all();
   const std::vector<c10::IValue> traced = shadows->at_traced_sizes(op, arguments);
   std::ranges::copy(traced, stack->end() - static_cast<std::ptrdiff_t>(traced.size()));

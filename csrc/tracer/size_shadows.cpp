@@ -18,6 +18,7 @@
 #include "tracer/general_trace.h"
 #include "tracer/gradients_at_sizes.h"
 #include "tracer/kept_errors.h"
+#include "tracer/layers_at_sizes.h"
 #include "tracer/map_tensors.h"
 #include "tracer/numbers.h"
 #include "tracer/recording_scopes.h"
@@ -322,6 +323,11 @@ void SizeShadows::note_failure(std::span<const IValue> arguments) {
 
 at::Tensor SizeShadows::tensor_in(const Shadow& shadow, const at::Tensor& tensor) const {
   if (!tensor.defined()) return tensor;
+  if (is_layered(tensor)) {
+    const auto made = shadow.tensors.find(tensor.unsafeGetTensorImpl());
+    if (made != shadow.tensors.end()) return made->second;
+    return with_layer_of(tensor, [&](const at::Tensor& below) { return tensor_in(shadow, below); });
+  }
   const c10::TensorImpl* impl = trace_impl(tensor);
   if (impl == nullptr) {
     const auto input = program_.tensors.find_input(tensor);
@@ -365,7 +371,14 @@ void SizeShadows::pair_nodes(Shadow& shadow, const autograd::NodePointer& node, 
 }
 
 void SizeShadows::pair(Shadow& shadow, const IValue& result, const IValue& other) {
-  if (result.isTensor() && other.isTensor()) {
+  if (result.isTensor() && is_layered(result.toTensor())) {
+    const at::Tensor& layered = result.toTensor();
+    THUNDER_CHECK(other.isTensor() && is_layered(other.toTensor()), "tracer",
+                  "a result is of a level at some sizes only");
+    shadow.tensors.insert_or_assign(layered.unsafeGetTensorImpl(), other.toTensor());
+    kept_.emplace_back(layered.getIntrusivePtr());
+    pair(shadow, below_layer(layered), below_layer(other.toTensor()));
+  } else if (result.isTensor() && other.isTensor()) {
     TraceTensorImpl* impl = trace_impl(result.toTensor());
     const bool is_traced = trace_impl(other.toTensor()) != nullptr;
     if (impl == nullptr && !is_traced) return;
@@ -392,6 +405,7 @@ void SizeShadows::repeat(Shadow& shadow, const c10::OperatorHandle& op, std::spa
         map_tensors(argument, [&](const at::Tensor& tensor) { return tensor_in(shadow, tensor); }), shadow.symbols));
   }
   const RecordTop recording(*shadow.recorder);
+  const LayersAtSizes layers(shadow.symbols);
   op.callBoxed(stack);
   THUNDER_CHECK(stack.size() == results.size(), "tracer", "there are other results at other sizes");
   for (std::size_t i = 0; i < stack.size(); ++i) pair(shadow, results[i], stack[i]);
@@ -414,8 +428,20 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
     if (!refusal.empty()) note_refusal(std::move(refusal));
   }
   if (!failed.empty()) exclude(failed, arguments);
-  for (const at::Tensor& tensor : tensors_of(results)) require_sizes_of_two(tensor);
-  probe(op, arguments, results);
+  for (const at::Tensor& tensor : tensors_of(results)) {
+    if (is_layered(tensor)) note_read(*tensor.unsafeGetTensorImpl());
+    require_sizes_of_two(tensor);
+  }
+  if (std::ranges::none_of(tensors_of(arguments), is_layered)) probe(op, arguments, results);
+}
+
+void SizeShadows::note_layer(const at::Tensor& layered) {
+  if (!is_layered(layered)) return;
+  for (Shadow& shadow : shadows_) {
+    if (!shadow.is_lost) shadow.tensors.insert_or_assign(layered.unsafeGetTensorImpl(), tensor_in(shadow, layered));
+  }
+  kept_.emplace_back(layered.getIntrusivePtr());
+  note_read(*layered.unsafeGetTensorImpl());
 }
 
 // --- sizes that are next to others

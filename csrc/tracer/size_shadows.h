@@ -78,6 +78,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
               std::span<const c10::IValue> results);
   /// Gives the tensor that stands for a tensor of the program at other sizes.
   using FindTensor = std::function<at::Tensor(const at::Tensor& tensor)>;
+  /// A level of `torch.func` has made `layered` of a tensor of the program.
+  void note_layer(const at::Tensor& layered);
   /// The program did something with data, outside of operations, which `step` does in another recorder. It gives the
   /// tensor that stands for `result` there, where the program got one.
   void follow_data(const std::function<at::Tensor(Recorder& there, const FindTensor& find)>& step,

@@ -9,6 +9,8 @@
 namespace thunder::transforms {
 namespace functorch = at::functorch;
 
+bool is_any_layer_active() { return !functorch::getDynamicLayerStack().empty(); }
+
 at::Tensor below_layers(const at::Tensor& tensor) {
   if (functorch::isBatchedTensor(tensor)) {
     throw UserError(ErrorKind::kRuntime,

@@ -4,6 +4,9 @@
 
 namespace thunder::transforms {
 
+/// Whether a transform of `torch.func` is at work on this thread.
+[[nodiscard]] bool is_any_layer_active();
+
 /// The tensor that `tensor` stands for below all layers. Refuses one that differs between examples of a batch.
 [[nodiscard]] at::Tensor below_layers(const at::Tensor& tensor);
 

@@ -41,7 +41,7 @@ def vmap(
         tensor([3., 3.])
     """
     batched = torch.func.vmap(func, in_dims, out_dims, randomness, chunk_size=chunk_size)
-    return compiled("vmap", batched, func)
+    return compiled("vmap", batched, func, dynamic=None)
 
 
 def vmap_or_none(

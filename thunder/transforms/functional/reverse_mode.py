@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from thunder._arguments import require_callable
 from thunder._check import load_extension
 from thunder._jit import jit
+from thunder.transforms.functional.in_program import value_and_grad_in_program
 from thunder.transforms.functional.structures import (
     Argnums,
     Kept,
@@ -53,7 +54,7 @@ def grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) 
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
-    return compiled("grad", gradient, func)
+    return compiled("grad", gradient, func, dynamic=None)
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -70,7 +71,7 @@ def value_and_grad(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
         >>> thunder.value_and_grad(lambda x: (x**2).sum())(torch.tensor([1.0, 2.0]))
         (tensor(5.), tensor([2., 4.]))
     """
-    return compiled("value_and_grad", _value_and_grad(func, argnums, has_aux), func)
+    return compiled("value_and_grad", _value_and_grad(func, argnums, has_aux), func, dynamic=None)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -193,6 +194,8 @@ def _value_and_grad(func: Callable[..., Any], argnums: Argnums, has_aux: bool) -
                 raise RuntimeError(f"grad: expected a function that returns a real tensor, got {value.dtype}")
             return result
 
+        if _functional.has_symbols():
+            return value_and_grad_in_program(scalar, primals, has_aux)
         value, pull_back, *aux = _traced_vjp("grad", scalar, primals, has_aux)
         gradients = pull_back(torch.ones_like(value))
         return ((value, *aux), gradients) if has_aux else (value, gradients)

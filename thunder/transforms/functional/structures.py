@@ -100,8 +100,12 @@ def runs_as_torch() -> bool:
     )
 
 
-def compiled(name: str, transformed: Callable[..., Any], func: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(
+    name: str, transformed: Callable[..., Any], func: Callable[..., Any], dynamic: bool | None = False
+) -> Callable[..., Any]:
     """Compile `transformed`, which has `func`'s name. In a trace, it is called as it is.
+
+    `dynamic`: as of `thunder.jit`.
 
     Raises TypeError, which names the transform, when `func` is not callable.
     """
@@ -112,4 +116,4 @@ def compiled(name: str, transformed: Callable[..., Any], func: Callable[..., Any
 
     transform.__name__ = getattr(func, "__name__", type(func).__name__)
     transform.__doc__ = getattr(func, "__doc__", None)
-    return jit(transform, dynamic=False)
+    return jit(transform, dynamic=dynamic)
