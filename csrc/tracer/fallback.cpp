@@ -75,8 +75,10 @@ std::int64_t count_examples(const at::Tensor& tensor) {
   return batched == nullptr ? 1 : batched->value().size(batched->bdim()) * count_examples(batched->value());
 }
 
-/// Without a batching rule, PyTorch calls an operator for each example: a trace that is too long to be compiled.
+/// Without a batching rule, PyTorch calls an operator for each example: a trace that is too long to be compiled. What
+/// makes dual tensors does so in the level of `jvp`, and never comes to that of `vmap`.
 void refuse_long_loops(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  if (operators::has_fact(*operator_for(op), Fact::kWrapsTensors)) return;
   if (op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatched) ||
       op.hasKernelForDispatchKey(DispatchKey::FuncTorchBatchedDecomposition) || is_composite(op)) {
     return;
@@ -196,7 +198,7 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
   const bool is_watched = shadows != nullptr && shadows->is_outside() && recorder_on_top() != nullptr;
   if (!is_watched || builds_constant() || only_profiles(op)) return record_at_traced_sizes(op, keys, stack);
-  // What it comes down to is called from here, too.
+  // The operations that it comes down to are followed one by one.
   if (keys.has_any(functorch_keys) && is_decomposed_above_layers(op)) return record_at_traced_sizes(op, keys, stack);
   const auto given = std::span(*stack).last(op.schema().arguments().size());
   std::vector<c10::IValue> arguments(given.begin(), given.end());

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "operators/facts.h"
 #include "tracer/operators.h"
 #include "tracer/size_node.h"
 
@@ -33,13 +35,19 @@ at::Tensor with_layer_of(const at::Tensor& tensor, const std::function<at::Tenso
   }
   const functorch::TensorWrapper* wrapper = functorch::maybeGetTensorWrapper(tensor);
   if (!wrapper->is_alive()) return below;
+  if (tensor._fw_grad(/*level=*/0).defined()) {
+    throw UserError(ErrorKind::kNotImplemented, "a tangent of the program is not known at other sizes");
+  }
   at::Tensor made = functorch::makeTensorWrapper(below, *wrapper->level(), wrapper->is_immutable());
   if (tensor.requires_grad()) made.set_requires_grad(true);
   return made;
 }
 
 bool is_decomposed_above_layers(const c10::OperatorHandle& op) {
-  return is_composite(op) && !op.hasKernelForDispatchKey(c10::DispatchKey::FuncTorchBatched);
+  const Layers& layers = functorch::getDynamicLayerStack();
+  if (!is_composite(op) || layers.empty() || layers.back().key() == functorch::TransformType::Vmap) return false;
+  return !operators::has_fact(*operator_for(op),
+                              operators::Fact::kWrapsTensors);  // which gives a tangent that is there
 }
 
 struct LayersAtSizes::Saved {

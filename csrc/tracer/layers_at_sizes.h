@@ -20,11 +20,12 @@ namespace thunder::tracer {
 /// The tensor that a level has made it of.
 [[nodiscard]] at::Tensor below_layer(const at::Tensor& tensor);
 
-/// What the level of `tensor` makes of another one, in which `find` gives the tensor that stands for the one below.
+/// Another tensor of the level of `tensor`: `find` gives the one that stands for what is below it.
 [[nodiscard]] at::Tensor with_layer_of(const at::Tensor& tensor,
                                        const std::function<at::Tensor(const at::Tensor& below)>& find);
 
-/// Whether an operation comes down to others before a level sees it.
+/// Whether the operations that one comes down to leave something of their own behind: a level of `grad` saves what they
+/// give. To `vmap` they are one.
 [[nodiscard]] bool is_decomposed_above_layers(const c10::OperatorHandle& op);
 
 /// While alive, batches of `vmap` have the sizes that they have with these values of the symbols.

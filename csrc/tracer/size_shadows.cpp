@@ -387,6 +387,12 @@ void SizeShadows::pair(Shadow& shadow, const IValue& result, const IValue& other
     kept_.emplace_back(result.toTensor().getIntrusivePtr());
     pair_nodes(shadow, node_of(result.toTensor()), node_of(other.toTensor()));
     if (!is_laid_out_alike(result.toTensor(), other.toTensor())) impl->watch_sizes();
+    // Below a level of `torch.func`, a result may be a view of what the program does not get.
+    const auto& view = impl->state()->view;
+    const auto& view_there = trace_impl(other.toTensor())->state()->view;
+    if (view && view_there && !shadow.tensors.contains(trace_impl(view->parent))) {
+      pair(shadow, view->parent, view_there->parent);
+    }
   } else if (result.isList() && other.isList()) {
     const auto lefts = result.toListRef();
     const auto rights = other.toListRef();

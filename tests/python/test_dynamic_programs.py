@@ -243,6 +243,23 @@ SPECIAL_SIZES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], int]
 }
 
 
+QUOTIENTS: dict[str, Callable[[int], Any]] = {
+    "compared": lambda n: int(1 / max(n // 4, 1)) > 0.5,
+    "smaller": lambda n: min(2.5, int(1 / max(n // 4, 1))),
+    "larger": lambda n: max(5 / max(n, 1), int(1 / max(n // 4, 1))),
+    "floor": lambda n: math.floor(min(0.5, int(7 / max(n // 4, 1)))),
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_quotients_by_what_small_sizes_make_zero_are_compared_as_in_python(name: str, dynamic: bool | None) -> None:
+    function = QUOTIENTS[name]
+    compiled: Any = thunder.jit(lambda x: function(x.shape[0]), dynamic=dynamic)
+    for rows in (32, 9, 2, 40, 3, 17):
+        assert compiled(torch.ones(rows)) == function(rows)
+
+
 @pytest.mark.parametrize("name", SPECIAL_SIZES)
 def test_sizes_that_are_special_leave_others_one_program(name: str) -> None:
     function, columns, count = SPECIAL_SIZES[name]

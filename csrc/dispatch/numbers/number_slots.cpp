@@ -3,6 +3,7 @@
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/numbers/traced_number.h"
+#include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"
 
@@ -232,28 +233,28 @@ PyMethodDef special_methods[] = {
 
 PyNumberMethods make_number_methods(bool is_int) {
   PyNumberMethods number{};
-  number.nb_add = binary<Spelling{"+"}, PyNumber_Add>;
-  number.nb_subtract = binary<Spelling{"-"}, PyNumber_Subtract>;
-  number.nb_multiply = binary<Spelling{"*"}, PyNumber_Multiply>;
-  number.nb_true_divide = binary<Spelling{"/"}, PyNumber_TrueDivide>;
-  number.nb_floor_divide = binary<Spelling{"//"}, PyNumber_FloorDivide>;
-  number.nb_remainder = binary<Spelling{"%"}, PyNumber_Remainder>;
-  number.nb_divmod = binary<Spelling{""}, PyNumber_Divmod>;
-  number.nb_power = power;
-  number.nb_negative = negative;
-  number.nb_positive = same;
-  number.nb_absolute = absolute;
-  number.nb_bool = truth;
-  number.nb_int = unary<PyNumber_Long>;
-  number.nb_float = unary<PyNumber_Float>;
+  number.nb_add = ForPython<&binary<Spelling{"+"}, PyNumber_Add>>::call;
+  number.nb_subtract = ForPython<&binary<Spelling{"-"}, PyNumber_Subtract>>::call;
+  number.nb_multiply = ForPython<&binary<Spelling{"*"}, PyNumber_Multiply>>::call;
+  number.nb_true_divide = ForPython<&binary<Spelling{"/"}, PyNumber_TrueDivide>>::call;
+  number.nb_floor_divide = ForPython<&binary<Spelling{"//"}, PyNumber_FloorDivide>>::call;
+  number.nb_remainder = ForPython<&binary<Spelling{"%"}, PyNumber_Remainder>>::call;
+  number.nb_divmod = ForPython<&binary<Spelling{""}, PyNumber_Divmod>>::call;
+  number.nb_power = ForPython<&power>::call;
+  number.nb_negative = ForPython<&negative>::call;
+  number.nb_positive = ForPython<&same>::call;
+  number.nb_absolute = ForPython<&absolute>::call;
+  number.nb_bool = ForPython<&truth>::call;
+  number.nb_int = ForPython<&unary<PyNumber_Long>>::call;
+  number.nb_float = ForPython<&unary<PyNumber_Float>>::call;
   if (!is_int) return number;
-  number.nb_index = unary<PyNumber_Index>;
-  number.nb_invert = unary<PyNumber_Invert>;
-  number.nb_lshift = binary<Spelling{""}, PyNumber_Lshift>;
-  number.nb_rshift = binary<Spelling{""}, PyNumber_Rshift>;
-  number.nb_and = binary<Spelling{""}, PyNumber_And>;
-  number.nb_or = binary<Spelling{""}, PyNumber_Or>;
-  number.nb_xor = binary<Spelling{""}, PyNumber_Xor>;
+  number.nb_index = ForPython<&unary<PyNumber_Index>>::call;
+  number.nb_invert = ForPython<&unary<PyNumber_Invert>>::call;
+  number.nb_lshift = ForPython<&binary<Spelling{""}, PyNumber_Lshift>>::call;
+  number.nb_rshift = ForPython<&binary<Spelling{""}, PyNumber_Rshift>>::call;
+  number.nb_and = ForPython<&binary<Spelling{""}, PyNumber_And>>::call;
+  number.nb_or = ForPython<&binary<Spelling{""}, PyNumber_Or>>::call;
+  number.nb_xor = ForPython<&binary<Spelling{""}, PyNumber_Xor>>::call;
   return number;
 }
 
@@ -269,11 +270,11 @@ PyTypeObject make_type(const char* name, PyNumberMethods& number_methods) {
   type.tp_doc = "A number that a traced program took from a tensor.";
   type.tp_dealloc = destroy_number;
   type.tp_as_number = &number_methods;
-  type.tp_richcompare = rich_compare;
-  type.tp_hash = hash;
-  type.tp_repr = unary<PyObject_Repr>;
-  type.tp_str = unary<PyObject_Str>;
-  type.tp_getattro = get_attribute;
+  type.tp_richcompare = ForPython<&rich_compare>::call;
+  type.tp_hash = ForPython<&hash>::call;
+  type.tp_repr = ForPython<&unary<PyObject_Repr>>::call;
+  type.tp_str = ForPython<&unary<PyObject_Str>>::call;
+  type.tp_getattro = ForPython<&get_attribute>::call;
   type.tp_methods = special_methods;
   return type;
 }

@@ -315,40 +315,40 @@ PyMethodDef methods_of_size[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-template <typename Function>
-PyType_Slot type_slot(int id, Function* function) {
-  return {id, reinterpret_cast<void*>(function)};
+template <auto kFunction>
+PyType_Slot type_slot(int id) {
+  return {id, reinterpret_cast<void*>(&ForPython<kFunction>::call)};
 }
 
 PyTypeObject* make_size_type() {
   std::array slots{
-      type_slot(Py_nb_add, &arithmetic<Operation::kAdd, PyNumber_Add>),
-      type_slot(Py_nb_subtract, &arithmetic<Operation::kSubtract, PyNumber_Subtract>),
-      type_slot(Py_nb_multiply, &arithmetic<Operation::kMultiply, PyNumber_Multiply>),
-      type_slot(Py_nb_floor_divide, &arithmetic<Operation::kFloorDivide, PyNumber_FloorDivide>),
-      type_slot(Py_nb_remainder, &arithmetic<Operation::kRemainder, PyNumber_Remainder>),
-      type_slot(Py_nb_true_divide, &divide_truly),
-      type_slot(Py_nb_lshift, &arithmetic<Operation::kShiftLeft, PyNumber_Lshift>),
-      type_slot(Py_nb_rshift, &arithmetic<Operation::kShiftRight, PyNumber_Rshift>),
-      type_slot(Py_nb_and, &arithmetic<Operation::kAnd, PyNumber_And>),
-      type_slot(Py_nb_or, &on_ints<PyNumber_Or>),
-      type_slot(Py_nb_xor, &on_ints<PyNumber_Xor>),
-      type_slot(Py_nb_divmod, &divide_with_remainder),
-      type_slot(Py_nb_power, &power_of_size),
-      type_slot(Py_nb_negative, &negated_size),
-      type_slot(Py_nb_positive, &same_size),
-      type_slot(Py_nb_absolute, &absolute_size),
-      type_slot(Py_nb_invert, &inverted_size),
-      type_slot(Py_nb_bool, &truth_of_size),
-      type_slot(Py_nb_int, &on_int<PyNumber_Long>),
-      type_slot(Py_nb_index, &on_int<PyNumber_Index>),
-      type_slot(Py_nb_float, &on_int<PyNumber_Float>),
-      type_slot(Py_tp_richcompare, &compare_numbers),
-      type_slot(Py_tp_hash, &hash_of_size),
-      type_slot(Py_tp_repr, &on_int<PyObject_Repr>),
-      type_slot(Py_tp_str, &on_int<PyObject_Str>),
-      type_slot(Py_tp_getattro, &attribute_of_size),
-      type_slot(Py_tp_finalize, &release_node),
+      type_slot<&arithmetic<Operation::kAdd, PyNumber_Add>>(Py_nb_add),
+      type_slot<&arithmetic<Operation::kSubtract, PyNumber_Subtract>>(Py_nb_subtract),
+      type_slot<&arithmetic<Operation::kMultiply, PyNumber_Multiply>>(Py_nb_multiply),
+      type_slot<&arithmetic<Operation::kFloorDivide, PyNumber_FloorDivide>>(Py_nb_floor_divide),
+      type_slot<&arithmetic<Operation::kRemainder, PyNumber_Remainder>>(Py_nb_remainder),
+      type_slot<&divide_truly>(Py_nb_true_divide),
+      type_slot<&arithmetic<Operation::kShiftLeft, PyNumber_Lshift>>(Py_nb_lshift),
+      type_slot<&arithmetic<Operation::kShiftRight, PyNumber_Rshift>>(Py_nb_rshift),
+      type_slot<&arithmetic<Operation::kAnd, PyNumber_And>>(Py_nb_and),
+      type_slot<&on_ints<PyNumber_Or>>(Py_nb_or),
+      type_slot<&on_ints<PyNumber_Xor>>(Py_nb_xor),
+      type_slot<&divide_with_remainder>(Py_nb_divmod),
+      type_slot<&power_of_size>(Py_nb_power),
+      type_slot<&negated_size>(Py_nb_negative),
+      type_slot<&same_size>(Py_nb_positive),
+      type_slot<&absolute_size>(Py_nb_absolute),
+      type_slot<&inverted_size>(Py_nb_invert),
+      type_slot<&truth_of_size>(Py_nb_bool),
+      type_slot<&on_int<PyNumber_Long>>(Py_nb_int),
+      type_slot<&on_int<PyNumber_Index>>(Py_nb_index),
+      type_slot<&on_int<PyNumber_Float>>(Py_nb_float),
+      type_slot<&compare_numbers>(Py_tp_richcompare),
+      type_slot<&hash_of_size>(Py_tp_hash),
+      type_slot<&on_int<PyObject_Repr>>(Py_tp_repr),
+      type_slot<&on_int<PyObject_Str>>(Py_tp_str),
+      type_slot<&attribute_of_size>(Py_tp_getattro),
+      type_slot<&release_node>(Py_tp_finalize),
       PyType_Slot{Py_tp_methods, methods_of_size},
       PyType_Slot{0, nullptr},
   };

@@ -12,6 +12,7 @@
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_object.h"
+#include "ir/size_divided_by_zero.h"
 #include "tracer/followed_data.h"
 
 namespace thunder::dispatch {
@@ -93,13 +94,15 @@ std::vector<std::int64_t> small_sizes(const ir::Dim& dim) {
 }
 
 /// With numerators that are too large nothing is known of what a float is rounded to: products are small, also where
-/// sizes are larger ones.
-std::optional<ir::Dim> small_product(const ir::Dim& left, const ir::Dim& right) {
+/// sizes are larger ones. Nor is anything where such a size divides by zero.
+std::optional<ir::Dim> small_product(const ir::Dim& left, const ir::Dim& right) try {
   constexpr double kLargest = std::int64_t{1} << 40U;
   const bool is_small = std::abs(static_cast<double>(left.hint) * static_cast<double>(right.hint)) <= kLargest &&
                         std::abs(static_cast<double>(ir::evaluate(left, small_sizes(left))) *
                                  static_cast<double>(ir::evaluate(right, small_sizes(right)))) <= kLargest;
   return is_small && !tracer::may_be_large(left, right) ? std::optional(left * right) : std::nullopt;
+} catch (const ir::SizeDividedByZero&) {
+  return std::nullopt;
 }
 
 std::optional<SizeFraction> fraction_if_small(const std::optional<ir::Dim>& numerator,

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <string>
+#include <type_traits>
 
 #include "interpreter/python/python_ref.h"
 #include "ir/trace.h"
@@ -21,6 +22,23 @@ struct PendingError {};
 /// InternalError into `thunder.errors.InternalError`, PyTorch's as PyTorch does it. A Python exception that is pending
 /// already stays.
 void set_python_error();
+
+/// A function for code in C to call, through which no exception of C++ may pass: it becomes one of Python.
+template <auto kFunction>
+struct ForPython;
+
+template <typename Result, typename... Arguments, Result (*kFunction)(Arguments...)>
+struct ForPython<kFunction> {
+  static Result call(Arguments... arguments) {
+    try {
+      return kFunction(arguments...);
+    } catch (...) {
+      set_python_error();
+    }
+    if constexpr (std::is_pointer_v<Result>) return nullptr;
+    if constexpr (std::is_integral_v<Result>) return -1;
+  }
+};
 
 /// A RuntimeWarning, from any thread, with the GIL or without it. Throws PyTorch's carrier of a Python exception where
 /// the user's filters make an error of it.

@@ -47,9 +47,10 @@ class _Level:
             None if cotangents is None else [cotangents[i] for i in taken],
             create_graph=True,
             allow_unused=True,
-            materialize_grads=True,
         )
-        return list(found)
+        return [
+            torch.zeros_like(given) if each is None else each for given, each in zip(self.inputs, found, strict=True)
+        ]
 
     def outside(self, made: Any) -> Any:
         """Return a tensor as the program sees it: with a history if it has one but for the inputs of this level."""
