@@ -95,6 +95,7 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
     return;
   }
   // Keys are guarded by which objects they are, also those that compare by what they hold.
+  if (PyFunction_Check(key)) return state_.provenance.find(key) == nullptr ? given_.add(key) : record_identity(key);
   const bool is_same_object = is_plain_instance(key) || PyWeakref_CheckRef(key);
   if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
   if (Node* known = state_.provenance.find(key)) return record_state_as(*known, StateKind::kIdentity);
@@ -271,6 +272,12 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
   };
   Node* first = find(left);
   Node* second = find(right);
+  // A function in a tuple of constants has no node.
+  const auto is_unread = [this](PyObject* object, const Node* node) {
+    return node == nullptr && PyFunction_Check(object) && !made_functions_.contains(object);
+  };
+  if (is_unread(left, first)) record_identity(right);
+  if (is_unread(right, second)) record_identity(left);
   if (first == nullptr || second == nullptr || first == second) return PyErr_Occurred() == nullptr;
   if (first->is_constant() && second->is_constant()) return true;
   if (Py_TYPE(first->object.get()) != Py_TYPE(second->object.get())) return true;
@@ -334,6 +341,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
     if (node == nullptr) return false;
     record_opaque(*node, /*is_given=*/true);
     if (PyErr_Occurred() != nullptr) return false;
+    if (told != Told::kContents && PyFunction_Check(value)) record_identity(value);
     if (told == Told::kContents || !is_plain_instance(value)) return false;
     if (is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
     if (told == Told::kAttributes) record_attributes(*node, told, depth);

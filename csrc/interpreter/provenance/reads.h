@@ -137,6 +137,10 @@ class Reads {
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
+  /// As `enter_function`, of a function in whose place other calls have another one of the same code.
+  void enter_changing_function(Node& function);
+  /// Whether a function that is read here is guarded by its parts, and not by its identity.
+  [[nodiscard]] bool is_changing_function(const Node& owner, const Read& read) const;
   void record_function_part(Node& function, FunctionPart part);
   void record_entries(PyTypeObject* type, bool (*is_recorded)(PyObject* name, PyObject* value));
   /// Guards the special methods of a type that this code is the body of.
@@ -145,8 +149,8 @@ class Reads {
   void record_own_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
-  /// Enters objects of classes in Python, and weak references, that are a key or a member of a set, alone or in a
-  /// tuple: guards want the same objects there.
+  /// Enters functions, objects of classes in Python, and weak references, that are a key or a member of a set, alone or
+  /// in a tuple: guards want the same objects there.
   void enter_key(const Node& container, py::Borrowed key);
   /// Guards the keys of a dict, a tuple, and enters them.
   void record_keys(Node& dict, py::Ref keys);
