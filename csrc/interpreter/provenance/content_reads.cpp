@@ -270,11 +270,12 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
 }
 
 bool Reads::examine_identity(PyObject* left, PyObject* right) {
-  const auto is_numeric = [this](PyObject* object) {
-    return state_.hooks.is_number(object) || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+  const auto is_given = [this](PyObject* object) {
+    const bool is_constant = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+    return state_.hooks.is_number(object) || (is_constant && given().node_of(object) != nullptr);
   };
   const bool may_change = state_.hooks.is_number(left) || state_.hooks.is_number(right);
-  if (left != right && may_change && is_numeric(left) && is_numeric(right)) {
+  if (left != right && may_change && is_given(left) && is_given(right)) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
     return false;
   }
