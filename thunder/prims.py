@@ -146,7 +146,8 @@ def get_type_attribute(owner: type, name: str) -> Any:
 
 def get_function_part(function: types.FunctionType, part: int) -> Any:
     """Return the code, defaults, keyword defaults or closure of a function."""
-    return (function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__)[part]
+    names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__builtins__")
+    return getattr(function, names[part])
 
 
 def get_referent(reference: Any) -> Any:

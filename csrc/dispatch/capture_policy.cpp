@@ -140,6 +140,18 @@ constexpr std::array kRefusals{
     Refusal{"torch", "Generator.initial_seed", "Generator.initial_seed: call it before"},
 };
 
+/// Has PyTorch make, once, what its functions otherwise make and keep in a global when one is first called: the second
+/// call of a program would be traced again as that has changed.
+void fill_lazy_globals() {
+  static const bool is_filled = [] {
+    const py::Ref function = loaded_function("torch.autograd.profiler", "_maybe_cupti_monitor");
+    const bool is_made = function && py::Ref::steal(PyObject_CallNoArgs(function.get()));
+    PyErr_Clear();  // other versions of PyTorch have none
+    return is_made;
+  }();
+  static_cast<void>(is_filled);
+}
+
 }  // namespace
 
 bool is_library(PyObject* globals) {
@@ -180,6 +192,7 @@ Treatment treatment_of(PyCodeObject* code) {
 }
 
 void add_substitutes(interpreter::TrackerOptions& options) {
+  fill_lazy_globals();
   for (const ConstantAnswer& row : kAnswers) {
     const py::Ref function = loaded_function(row.module, row.function);
     if (!function) continue;

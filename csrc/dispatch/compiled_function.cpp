@@ -14,6 +14,7 @@
 #include "dispatch/call/specialization_cache.h"
 #include "dispatch/call/thread_state.h"
 #include "dispatch/capture/call_transforms.h"
+#include "dispatch/capture/substitutes.h"
 #include "dispatch/compile_report.h"
 #include "dispatch/functional.h"
 #include "dispatch/numbers/size_number.h"
@@ -344,8 +345,30 @@ PyTypeObject compiled_function_type = [] {
 
 }  // namespace
 
+namespace {
+
+/// The function that `torch._disable_dynamo` wrapped, as it does with methods of optimizers; null: it is another
+/// function. Its wrapper imports torch._dynamo when it is first called, and keeps in an attribute what that makes.
+PyObject* behind_disabled(PyObject* function) {
+  static PyObject* const maker = loaded_function("torch._compile", "_disable_dynamo").release();
+  PyObject* closure = PyFunction_GET_CLOSURE(function);
+  if (maker == nullptr || closure == nullptr) return nullptr;
+  if (PyFunction_GET_GLOBALS(function) != PyFunction_GET_GLOBALS(maker)) return nullptr;
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+  const py::Ref names = py::Ref::steal(PyCode_GetFreevars(code));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names.get()); ++i) {
+    const bool is_wrapped = PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names.get(), i), "fn") == 0;
+    PyObject* wrapped = is_wrapped ? PyCell_GET(PyTuple_GET_ITEM(closure, i)) : nullptr;
+    if (wrapped != nullptr && PyFunction_Check(wrapped)) return wrapped;
+  }
+  return PyErr_Clear(), nullptr;
+}
+
+}  // namespace
+
 PyObject* wrapped_callable(PyObject* object) {
   if (PyFunction_Check(object)) {
+    if (PyObject* function = behind_disabled(object)) return function;
     // `torch.compile` and `torch.compiler.disable` keep the original function here.
     static PyObject* const name = PyUnicode_InternFromString("_torchdynamo_orig_callable");
     PyObject* attributes = reinterpret_cast<PyFunctionObject*>(object)->func_dict;

@@ -322,8 +322,11 @@ void ProgramCapture::fill(Specialization& specialization) {
 }
 
 ProgramCapture::Known ProgramCapture::known(const Known& before, bool failed) const {
-  return {recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
-          python_backwards_.found(), sizes_.known(before.sizes, failed)};
+  Known found{recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
+              python_backwards_.found(), sizes_.known(before.sizes, failed)};
+  // A backward that looks at a number may only compute where that is a constant.
+  if (failed && found.sizes.constants != before.sizes.constants) found.backwards = before.backwards;
+  return found;
 }
 
 std::vector<tracer::WeakTensor> ProgramCapture::kept_tensors() const {

@@ -24,6 +24,18 @@
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
+namespace {
+
+/// A backward runs after the call, which can no longer choose another program where a number is another one.
+void require_no_checks(std::span<const ir::BoundSymbol> backward) {
+  const auto is_checking = [](const ir::BoundSymbol& symbol) { return is_check(*symbol.op); };
+  if (std::ranges::none_of(backward, is_checking)) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: not supported inside a jitted function: a backward that looks at a number which other "
+                  "calls have another one for");
+}
+
+}  // namespace
 
 ir::ValueId AdoptedGradients::value_of_edge(const torch::autograd::Edge& edge) {
   torch::autograd::Node* node = edge.function.get();
@@ -92,6 +104,7 @@ void AdoptedGradients::adopt(const at::Tensor& tensor) {
   }();
   for (const at::Tensor& each : gradients) gradient->gradients.push_back(recording_.value_of(each));
   gradient->symbols = recording_.builder.cut(begin.position());
+  require_no_checks(gradient->symbols);
   // Symbols that this records belong to the trace: an input that was written to has a gradient of its own.
   for (const torch::autograd::Edge& edge : walk.stopped) gradient->inputs.push_back(value_of_edge(edge));
   gradient->reads = free_values(*gradient);
@@ -188,6 +201,7 @@ void AdoptedGradients::record_hook(torch::autograd::FunctionPreHook& hook, const
     gradient->gradients = {recording_.value_of(recording_.trace_tensor_of(gradients[i]))};
   }
   gradient->symbols = recording_.builder.cut(begin);
+  require_no_checks(gradient->symbols);
   gradient->reads = free_values(*gradient);
   // Constants need nothing.
   recording_.builder.move_to_front(begin);

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -308,6 +311,75 @@ def test_method_of_a_function_that_is_replaced_between_calls_is_traced_again(met
     check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
     check(*((5.0, 2.0) if method == "forward" else (2.0, 5.0)))
     assert thunder.cache_misses(f) == 2
+
+
+def reversing(forward, backward):
+    class Reversing(torch.autograd.Function):
+        pass
+
+    Reversing.forward = staticmethod(forward)
+    Reversing.backward = staticmethod(backward)
+    return lambda x, number: Reversing.apply(x * 3, number).sum()
+
+
+def _keep(ctx, x, number):
+    ctx.number = number
+    return x.view_as(x)
+
+
+def _keep_and_scale(ctx, x, number):
+    assert type(number) is float
+    ctx.number = math.exp(number)
+    return x * number
+
+
+def _keep_tensor(ctx, x, number):
+    ctx.save_for_backward(torch.tensor(number))
+    return x * 1
+
+
+def _keep_data(ctx, x, number):
+    ctx.number = (x * number).sum().item()
+    return x * 1
+
+
+SEEN_BY_BACKWARD = []
+
+
+def _scale_and_note(ctx, grad):
+    SEEN_BY_BACKWARD.append(float(ctx.number))
+    return grad * ctx.number, None
+
+
+# Functions of a tensor and a number, with the traces for seven numbers: who looks at the number has one for each.
+WITH_NUMBER = {
+    "unused": (reversing(lambda ctx, x, number: x * 1, lambda ctx, grad: (grad * 2, None)), 2),
+    "kept": (reversing(_keep, lambda ctx, grad: (-ctx.number * grad, None)), 2),
+    "kept and used": (reversing(_keep_and_scale, lambda ctx, grad: (grad * ctx.number, None)), 2),
+    "tensor": (reversing(_keep_tensor, lambda ctx, grad: (grad * ctx.saved_tensors[0], None)), 2),
+    "data": (reversing(_keep_data, lambda ctx, grad: (grad * ctx.number, None)), 2),
+    "compared": (reversing(_keep, lambda ctx, grad: (grad * (2 if ctx.number > 0.25 else 3), None)), 7),
+    "data, compared": (reversing(_keep_data, lambda ctx, grad: (grad * (2 if ctx.number > 2 else 3), None)), 7),
+    "backward in Python": (reversing(_keep, _scale_and_note), 7),
+}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="numbers that change need Python 3.11")
+@pytest.mark.parametrize("name", WITH_NUMBER)
+def test_number_that_a_function_is_given_is_an_input(name):
+    program, traces = WITH_NUMBER[name]
+    compiled = thunder.jit(program)
+    results = {}
+    for function in (program, compiled):
+        SEEN_BY_BACKWARD.clear()
+        inputs = [torch.arange(3.0, requires_grad=True) for _ in range(7)]
+        outputs = [function(x, 0.1 * i + 0.05) for i, x in enumerate(inputs)]
+        for output in outputs:  # after calls with other numbers
+            output.backward()
+        values = [value.item() for value in outputs]
+        results[function] = (values, [x.grad.tolist() for x in inputs], list(SEEN_BY_BACKWARD))
+    assert results[compiled] == results[program]
+    assert thunder.cache_misses(compiled) == traces
 
 
 class DoublesInPlace(torch.autograd.Function):

@@ -59,7 +59,7 @@ print([name for name in ("sympy", "torch._dynamo") if name in sys.modules])
 """
 
 
-def modules_imported_by(program: str) -> str:
+def output_of(program: str) -> str:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
@@ -67,9 +67,29 @@ def modules_imported_by(program: str) -> str:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_answer_waits_for_no_compiler_of_others(name: str) -> None:
-    assert modules_imported_by(PROGRAM.format(network=NETWORKS[name])) == "[]"
+    assert output_of(PROGRAM.format(network=NETWORKS[name])) == "[]"
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_step_waits_for_no_compiler_of_others(name: str) -> None:
-    assert modules_imported_by(TRAINING.format(network=TRAINED[name])) == "[]"
+    assert output_of(TRAINING.format(network=TRAINED[name])) == "[]"
+
+
+OPTIMIZED = """
+import torch, thunder
+optimizer = torch.optim.SGD([torch.ones(3, requires_grad=True)], 0.1)
+
+def program(x):
+    optimizer.zero_grad()
+    with torch.profiler.record_function("scale"):
+        return x * 2
+
+compiled = thunder.jit(program)
+for _ in range(3):
+    compiled(torch.ones(3))
+print(thunder.cache_misses(compiled))
+"""
+
+
+def test_what_pytorch_makes_when_it_is_first_called_is_not_traced() -> None:
+    assert output_of(OPTIMIZED) == "1"

@@ -254,6 +254,15 @@ bool is_view_in_other_bits(PyObject* callable, const NativeCall& call) {
   });
 }
 
+/// `Function.apply` in C: it calls `forward`, which is observed, with what it is given.
+bool hands_on(const NativeCall& call) {
+  static const void* const apply = [] {
+    const py::Ref function = loaded_function("torch._C", "_FunctionBase.apply");
+    return function ? interpreter::native_identity(function.get()) : nullptr;
+  }();
+  return apply != nullptr && call.function == apply;
+}
+
 /// `math.prod` of a list or tuple with sizes among its items, or `numel` of such a shape. Null without an exception: it
 /// is something else.
 PyObject* product_of_sizes(PyObject* list) {
@@ -274,7 +283,7 @@ PyObject* product_of_sizes(PyObject* list) {
 }  // namespace
 
 int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
-  if (trace_->recorder == nullptr) return 0;
+  if (trace_->recorder == nullptr || hands_on(call)) return 0;
   const auto give = [&](PyObject* value) {
     *result = value;
     return value == nullptr ? -1 : 1;

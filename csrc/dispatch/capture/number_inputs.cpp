@@ -94,6 +94,13 @@ bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, cons
   return some_are;
 }
 
+bool NumberInputs::has_other_function(PyObject* function, const std::string& path, const SizeHistory* history) {
+  if (history == nullptr) return false;
+  const auto code_of_address = [](PyObject* object) { return code_of(reinterpret_cast<std::int64_t>(object)); };
+  const std::string code = std::to_string(code_of_address(PyFunction_GET_CODE(function)));
+  return has_changed("function " + code + " " + path, code_of_address(function), *history);
+}
+
 PyObject* NumberInputs::note(PyObject* real, const at::Tensor& traced, const std::string& path,
                              tracer::SizeShadows* shadows) {
   const at::Tensor& tensor = unpack_tensor(real);

@@ -35,6 +35,8 @@ class NumberInputs {
   /// sequences it is in.
   [[nodiscard]] bool are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
                                  const tracer::SizeShadows* shadows, int depth = 0);
+  /// Whether another function of the same code was found at `path` before.
+  [[nodiscard]] bool has_other_function(PyObject* function, const std::string& path, const SizeHistory* history);
   /// The object that the program sees for a number for which the tensor `real` stands (new reference), or null with an
   /// exception set.
   PyObject* note(PyObject* real, const at::Tensor& traced, const std::string& path, tracer::SizeShadows* shadows);
@@ -58,7 +60,7 @@ class NumberInputs {
   std::set<std::string> fixed_;
   bool finds_fixed_ = false;  ///< in this attempt
   SizeHistory::Shapes& seen_;
-  SizeHistory::Shapes numbers_seen_;  ///< each by a code that differs where the numbers do
+  SizeHistory::Shapes numbers_seen_;  ///< and functions; each by a code that differs where they do
   std::set<PyObject*> ints_;          ///< tensors whose sizes stand for ints
   std::map<std::string, ir::ValueId> numbers_of_inputs_;
 };

@@ -66,6 +66,9 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   hooks_.are_symbols = [this](PyObject* sequence, const std::string& path) {
     return number_inputs_.are_symbols(sequence, path, history_, shadows_.get());
   };
+  hooks_.is_changing_function = [this](PyObject* function, const std::string& path) {
+    return number_inputs_.has_other_function(function, path, history_);
+  };
   hooks_.note_number = [this](PyObject* real, const at::Tensor& traced, const std::string& path) {
     paths_[real] = path;
     return number_inputs_.note(real, traced, path, shadows_.get());

@@ -261,6 +261,10 @@ bool TorchHooks::numbers_change(PyObject* sequence, const std::string& path) {
   return are_symbols && are_symbols(sequence, path);
 }
 
+bool TorchHooks::function_changes(PyObject* function, const std::string& path) {
+  return is_changing_function && is_changing_function(function, path);
+}
+
 bool TorchHooks::takes_sizes(PyObject* function) const {
   return is_torch_function(function, interpreter::native_call({function, nullptr, 0, nullptr}));
 }

@@ -26,6 +26,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   std::function<at::Tensor(PyObject* number, const std::string& path)> input_for_number;
   /// Called for tuples of constants, and for lists that PyTorch gets, from outside: whether ints in one are symbols.
   std::function<bool(PyObject* sequence, const std::string& path)> are_symbols;
+  /// Called for functions from outside: whether other calls have another one of the same code there.
+  std::function<bool(PyObject* function, const std::string& path)> is_changing_function;
   /// Called for each number that is an input now, with what stands for it: what the program sees.
   std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 
@@ -51,6 +53,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] bool is_size(PyObject* object) const override { return is_size_number(object); }
   PyObject* lift_number(PyObject* number, const std::string& path, std::size_t* input) override;
   bool numbers_change(PyObject* sequence, const std::string& path) override;
+  bool function_changes(PyObject* function, const std::string& path) override;
   [[nodiscard]] bool takes_sizes(PyObject* function) const override;
   void need_number(PyObject* lifted) override;
   PyObject* length(PyObject* object) override;

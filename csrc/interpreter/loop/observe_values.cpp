@@ -185,7 +185,8 @@ PyObject* observed_receive(Observer& observer, PyObject* value) {
 }
 
 PyObject* observed_given(Observer& observer, PyObject* value) {
-  return has_no_contents(value) ? Py_NewRef(value) : observer.given(value);
+  // Code in C tells which function it is.
+  return has_no_contents(value) && !PyFunction_Check(value) ? Py_NewRef(value) : observer.given(value);
 }
 
 void observed_key(Observer& observer, PyObject* key, PyObject* container) {

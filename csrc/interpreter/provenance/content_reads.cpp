@@ -39,6 +39,12 @@ std::vector<py::Ref> referents(py::Borrowed object) {
   return found;
 }
 
+/// The object that the program sees in the place of what was read; null: itself, or nothing was read.
+PyObject* shown_by(const Read* read) {
+  if (read == nullptr) return nullptr;
+  return read->part != nullptr ? read->part->seen.get() : read->seen.get();
+}
+
 bool refuse_depth(py::Borrowed value) {
   PyErr_Format(
       PyExc_NotImplementedError,
@@ -95,6 +101,7 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
     return;
   }
   // Keys are guarded by which objects they are, also those that compare by what they hold.
+  if (PyFunction_Check(key)) return state_.provenance.find(key) == nullptr ? given_.add(key) : record_identity(key);
   const bool is_same_object = is_plain_instance(key) || PyWeakref_CheckRef(key);
   if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
   if (Node* known = state_.provenance.find(key)) return record_state_as(*known, StateKind::kIdentity);
@@ -210,7 +217,14 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
     if (aspect != Aspect::kType) record_opaque(*node, /*is_given=*/false);
     return PyErr_Occurred() == nullptr;
   }
-  if (aspect != Aspect::kType && state_.journal.find(owner) != nullptr) {
+  const Record* written = aspect == Aspect::kType ? nullptr : state_.journal.find(owner);
+  if (written != nullptr && written->is_read) return true;
+  const bool is_sequence = written != nullptr && (written->store == Store::kList || written->store == Store::kDeque);
+  if (is_sequence && !written->rewritten && (aspect == Aspect::kLength || aspect == Aspect::kTruth)) {
+    record_length(*node, length_of(written->before.get()));
+    return PyErr_Occurred() == nullptr;
+  }
+  if (written != nullptr) {
     // Guards speak about the state before the call: what the program sees now follows from all of it.
     return read_original_contents(*node, aspect == Aspect::kContents ? Audience::kCode : Audience::kProgram);
   }
@@ -256,7 +270,12 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
 }
 
 bool Reads::examine_identity(PyObject* left, PyObject* right) {
-  if (left != right && state_.hooks.is_number(left) && state_.hooks.is_number(right)) {
+  const auto is_given = [this](PyObject* object) {
+    const bool is_constant = PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+    return state_.hooks.is_number(object) || (is_constant && given().node_of(object) != nullptr);
+  };
+  const bool may_change = state_.hooks.is_number(left) || state_.hooks.is_number(right);
+  if (left != right && may_change && is_given(left) && is_given(right)) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
     return false;
   }
@@ -271,6 +290,12 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
   };
   Node* first = find(left);
   Node* second = find(right);
+  // A function in a tuple of constants has no node.
+  const auto is_unread = [this](PyObject* object, const Node* node) {
+    return node == nullptr && PyFunction_Check(object) && !made_functions_.contains(object);
+  };
+  if (is_unread(left, first)) record_identity(right);
+  if (is_unread(right, second)) record_identity(left);
   if (first == nullptr || second == nullptr || first == second) return PyErr_Occurred() == nullptr;
   if (first->is_constant() && second->is_constant()) return true;
   if (Py_TYPE(first->object.get()) != Py_TYPE(second->object.get())) return true;
@@ -303,16 +328,57 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (PyDict_Check(owner)) return note(record_dict_item(*node, key, value, audience));
-  const bool is_sequence = PyList_Check(owner) || PyTuple_Check(owner);
-  if (!is_sequence || !PyLong_Check(key) || state_.journal.find(owner) != nullptr) {
-    return examine(owner, Aspect::kContents);
+  const Record* written = state_.journal.find(owner);
+  const bool is_sequence = PyList_Check(owner) || (PyTuple_Check(owner) && written == nullptr);
+  if (is_sequence && (written == nullptr || !written->rewritten)) {
+    if (PyLong_Check(key)) return note(record_list_item(*node, PyLong_AsSsize_t(key), value, audience));
+    const bool is_list = PyList_CheckExact(owner) && PyList_CheckExact(value);
+    if (is_list && PySlice_Check(key) && audience == Audience::kProgram) return read_slice(*node, key, value);
   }
-  Py_ssize_t index = PyLong_AsSsize_t(key);
-  if (index < 0) {
-    record_length(*node, Py_SIZE(owner));
-    index += Py_SIZE(owner);
+  return examine(owner, Aspect::kContents);
+}
+
+const Read* Reads::record_list_item(Node& list, Py_ssize_t index, py::Borrowed value, Audience audience) {
+  PyObject* sequence = list.object.get();
+  const Record* written = state_.journal.find(sequence);
+  const Py_ssize_t size = written == nullptr ? Py_SIZE(sequence) : PyList_GET_SIZE(written->before.get());
+  if (index < 0 || index >= size) record_length(list, size);
+  if (index < 0) index += Py_SIZE(sequence);
+  // An item that the program wrote itself is not from outside.
+  if (index >= size || (written != nullptr && written->has_written(index))) return nullptr;
+  return record(list, Accessor::kItem, nullptr, index, value, audience);
+}
+
+bool Reads::read_slice(Node& list, py::Borrowed slice, py::Borrowed taken) {
+  Py_ssize_t start, stop, step;
+  if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return false;
+  const Record* written = state_.journal.find(list.object.get());
+  PyObject* before = written == nullptr ? list.object.get() : written->before.get();
+  record_length(list, PyList_GET_SIZE(before));
+  const Py_ssize_t count = PySlice_AdjustIndices(PyList_GET_SIZE(list.object.get()), &start, &stop, step);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!show_item(list, start + i * step, taken, i)) return false;
   }
-  return note(record(*node, Accessor::kItem, nullptr, index, value, audience));
+  return true;
+}
+
+bool Reads::show_item(Node& list, Py_ssize_t index, py::Borrowed copy, Py_ssize_t place) {
+  PyObject* item = PyList_GET_ITEM(static_cast<PyObject*>(copy), place);
+  const Read* read = record_list_item(list, index, item, Audience::kProgram);
+  if (PyErr_Occurred() != nullptr) return false;
+  PyObject* shown = shown_by(read);
+  return shown == nullptr || PyList_SetItem(copy, place, Py_NewRef(shown)) == 0;
+}
+
+bool Reads::show_items(Node& list) {
+  PyObject* object = list.object.get();
+  const Py_ssize_t size = PyList_GET_SIZE(state_.journal.find(object)->before.get());
+  record_length(list, size);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    if (!show_item(list, i, object, i)) return false;
+  }
+  state_.journal.note_read(object);
+  return true;
 }
 
 void Reads::read_receiver(py::Borrowed self, Told told) {
@@ -334,6 +400,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
     if (node == nullptr) return false;
     record_opaque(*node, /*is_given=*/true);
     if (PyErr_Occurred() != nullptr) return false;
+    if (told != Told::kContents && PyFunction_Check(value)) record_identity(value);
     if (told == Told::kContents || !is_plain_instance(value)) return false;
     if (is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
     if (told == Told::kAttributes) record_attributes(*node, told, depth);

@@ -78,9 +78,7 @@ bool Journal::before_list_item(py::Borrowed list, Py_ssize_t index) {
   Record* record = open(list, Store::kList);
   if (record == nullptr) return false;
   if (record->appended || record->rewritten) return record->rewritten = true;
-  for (const WrittenKey& known : record->keys) {
-    if (PyLong_AsSsize_t(known.key.get()) == index) return true;
-  }
+  if (record->has_written(index)) return true;
   record->keys.push_back({py::Ref::steal(PyLong_FromSsize_t(index))});
   return true;
 }

@@ -30,6 +30,8 @@ class Journal {
   bool before_append(py::Borrowed sequence);
   /// Before anything changes in a list, dict, set or deque; other objects are refused with false and no exception.
   bool before_contents(py::Borrowed container);
+  /// A list that is about to be rewritten holds what the program sees of everything in it.
+  void note_read(py::Borrowed list) { by_owner_.at(list)->is_read = true; }
   bool before_cell(py::Borrowed cell);
   bool before_slot(py::Borrowed owner, py::Borrowed name);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,7 +27,14 @@ struct Record {
   std::vector<WrittenKey> keys;
   bool appended = false;          ///< a list or deque that grew at its end
   bool rewritten = false;         ///< written in a way that `keys` and `appended` do not tell
+  bool is_read = false;           ///< all that was in a list is read, and lies in it as the program sees it
   ir::SourceLocation location{};  ///< where the first write is
+
+  /// Whether the program wrote to an index of a list.
+  [[nodiscard]] bool has_written(Py_ssize_t index) const {
+    return std::ranges::any_of(keys,
+                               [&](const WrittenKey& known) { return PyLong_AsSsize_t(known.key.get()) == index; });
+  }
 };
 
 }  // namespace thunder::interpreter

@@ -104,9 +104,11 @@ std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, P
     case Accessor::kItem:
       return spell_node(owner, depth + 1) + "[" + std::to_string(index) + "]";
     case Accessor::kCell:
-      return owner.name.empty() ? "<closure variable>" : owner.name;
+      if (!owner.name.empty()) return owner.name;
+      return owner.is_constant() ? "<closure variable>" : spell_node(owner, depth + 1) + ".cell_contents";
     case Accessor::kFunctionPart: {
-      static constexpr std::array kNames{".__code__", ".__defaults__", ".__kwdefaults__", ".__closure__"};
+      static constexpr std::array kNames{".__code__",    ".__defaults__", ".__kwdefaults__",
+                                         ".__closure__", ".__globals__",  ".__builtins__"};
       return spell_node(owner, depth + 1) + kNames[static_cast<std::size_t>(index)];
     }
     case Accessor::kReferent:

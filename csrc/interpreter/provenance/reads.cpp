@@ -70,7 +70,8 @@ Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_s
     return read;
   }
   Node* known = state_.provenance.find(value);
-  if (kind == ConstantKind::kIdentity || (known != nullptr && known->is_constant())) {
+  const bool is_constant = kind == ConstantKind::kIdentity && !is_changing_function(owner, read);
+  if (is_constant || (known != nullptr && known->is_constant())) {
     read.expectation = Expectation::kIdentity;
     if (known == nullptr && value != Py_None && !PyBool_Check(value)) {
       Node& node = state_.provenance.constant(value);
@@ -90,6 +91,17 @@ Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   read.part = &state_.provenance.add(value, &owner, accessor, key, index);
   enter_hidden_parts(*read.part);
   return read;
+}
+
+bool Reads::is_changing_function(const Node& owner, const Read& read) const {
+  PyObject* value = read.value.get();
+  if (!PyFunction_Check(value) || read.accessor == Accessor::kTypeAttribute) return false;
+  if (const Node* known = state_.provenance.find(value)) return !known->is_constant();
+  if (!state_.hooks.function_changes(value, expression(owner, read))) return false;
+  // Code that nobody observes reads its variables without telling; tuples and keys are guarded with functions in them.
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(value));
+  const bool is_seen = !state_.options.treatment || !is_native(state_.options.treatment(code));
+  return is_seen && !given_.contains(value);
 }
 
 void Reads::lift_number(const Node& owner, Read& read) {
@@ -157,6 +169,7 @@ const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   }
   const bool is_equality = read.expectation == Expectation::kEquality;
   if (is_equality && (PyTuple_Check(value) || is_nan(value))) given_.add(value);
+  if (is_equality && PyTuple_Check(value)) record_identities(value);
   Read& added = add(owner, std::move(read));
   if (is_equality && accessor != Accessor::kCall) given_.add_read(owner, added);
   return &added;
@@ -326,6 +339,18 @@ void Reads::enter_function(Node& function) {
   }
 }
 
+void Reads::enter_changing_function(Node& function) {
+  for (const FunctionPart part : {FunctionPart::kCode, FunctionPart::kGlobals, FunctionPart::kBuiltins}) {
+    record_function_part(function, part);
+  }
+  for (const FunctionPart part : {FunctionPart::kDefaults, FunctionPart::kKeywordDefaults, FunctionPart::kClosure}) {
+    PyObject* value = *function_slot(function.object.get(), part);
+    const Read* read = record(function, Accessor::kFunctionPart, nullptr, static_cast<Py_ssize_t>(part), value);
+    if (value != nullptr && PyTuple_Check(value)) given_.add(value);
+    if (read != nullptr && read->part != nullptr) read_original_contents(*read->part);
+  }
+}
+
 void Reads::enter_hidden_parts(Node& node) {
   PyObject* object = node.object.get();
   const auto enter = [&](std::initializer_list<const char*> names) {
@@ -342,7 +367,7 @@ void Reads::enter_hidden_parts(Node& node) {
       }
     }
   };
-  if (PyFunction_Check(object)) return enter_function(node);
+  if (PyFunction_Check(object)) return node.is_constant() ? enter_function(node) : enter_changing_function(node);
   if (PyMethod_Check(object)) return enter({"__func__", "__self__"});
   PyObject* const self = PyCFunction_Check(object) ? PyCFunction_GET_SELF(object) : nullptr;
   if (self != nullptr || method_wrapper(object) != nullptr) {

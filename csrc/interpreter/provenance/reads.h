@@ -104,6 +104,9 @@ class Reads {
   /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
   /// that other calls have others for; null, with or without an exception: the list itself.
   py::Ref read_changing_list(py::Borrowed list);
+  /// The program is about to move items of a list, which the journal has a copy of. Each number that other calls have
+  /// another one for is replaced by what the program sees of it, which goes where it goes.
+  bool show_items(Node& list);
   /// How much code in C may tell of what it is given: what containers hold, which objects those of classes in Python
   /// are, and what their attributes are.
   enum class Told : std::uint8_t { kContents, kIdentities, kAttributes };
@@ -132,11 +135,21 @@ class Reads {
   /// Enters a tuple of constants as an object whose items are read one by one, if some are numbers that other calls
   /// have others for. May set an exception.
   const Read* record_changing_tuple(Node& owner, Read& read);
+  /// Reads the item of a list that the program gets from it.
+  const Read* record_list_item(Node& list, Py_ssize_t index, py::Borrowed value, Audience audience);
+  /// Reads an item of a list, and puts what the program sees of it at a place of `copy`.
+  bool show_item(Node& list, Py_ssize_t index, py::Borrowed copy, Py_ssize_t place);
+  /// Reads what a slice of a list, `taken`, holds, and puts what the program sees of it there.
+  bool read_slice(Node& list, py::Borrowed slice, py::Borrowed taken);
   /// Puts what the program sees of the numbers in `container` into its copy `seen`. False with an exception set.
   bool read_numbers(Node& container, PyObject* seen);
   /// Enters the parts of a new node that the program can reach without a read that we see.
   void enter_hidden_parts(Node& node);
   void enter_function(Node& function);
+  /// As `enter_function`, of a function in whose place other calls have another one of the same code.
+  void enter_changing_function(Node& function);
+  /// Whether a function that is read here is guarded by its parts, and not by its identity.
+  [[nodiscard]] bool is_changing_function(const Node& owner, const Read& read) const;
   void record_function_part(Node& function, FunctionPart part);
   void record_entries(PyTypeObject* type, bool (*is_recorded)(PyObject* name, PyObject* value));
   /// Guards the special methods of a type that this code is the body of.
@@ -145,8 +158,8 @@ class Reads {
   void record_own_type_attribute(PyTypeObject* type, py::Borrowed name);
   /// The value that a class gave for `name` before the program wrote to the class or to its bases.
   [[nodiscard]] PyObject* original_type_attribute(PyTypeObject* type, py::Borrowed name) const;
-  /// Enters objects of classes in Python, and weak references, that are a key or a member of a set, alone or in a
-  /// tuple: guards want the same objects there.
+  /// Enters functions, objects of classes in Python, and weak references, that are a key or a member of a set, alone or
+  /// in a tuple: guards want the same objects there.
   void enter_key(const Node& container, py::Borrowed key);
   /// Guards the keys of a dict, a tuple, and enters them.
   void record_keys(Node& dict, py::Ref keys);

@@ -78,7 +78,11 @@ bool Writes::write_item(Node& node, py::Borrowed key, bool removes) {
 }
 
 bool Writes::write_contents(py::Borrowed owner) {
-  if (state_.provenance.find(owner) == nullptr || state_.journal.before_contents(owner)) return true;
+  Node* node = state_.provenance.find(owner);
+  if (node == nullptr) return true;
+  const Record* written = state_.journal.find(owner);
+  const bool is_first = PyList_CheckExact(static_cast<PyObject*>(owner)) && (written == nullptr || !written->rewritten);
+  if (state_.journal.before_contents(owner)) return !is_first || reads_.show_items(*node);
   if (PyErr_Occurred() != nullptr) return false;
   PyErr_Format(PyExc_NotImplementedError,
                PyIter_Check(owner)

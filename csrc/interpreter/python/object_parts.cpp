@@ -19,6 +19,10 @@ PyObject** function_slot(py::Borrowed function, FunctionPart part) {
       return &object->func_kwdefaults;
     case FunctionPart::kClosure:
       return &object->func_closure;
+    case FunctionPart::kGlobals:
+      return &object->func_globals;
+    case FunctionPart::kBuiltins:
+      return &object->func_builtins;
   }
   return nullptr;
 }

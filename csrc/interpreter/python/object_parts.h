@@ -7,7 +7,7 @@
 namespace thunder::interpreter {
 
 /// The parts of a function that decide what a call of it does.
-enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kClosure };
+enum class FunctionPart : std::uint8_t { kCode, kDefaults, kKeywordDefaults, kClosure, kGlobals, kBuiltins };
 /// The slot of a part in the function object; the slot may be empty.
 [[nodiscard]] PyObject** function_slot(py::Borrowed function, FunctionPart part);
 

@@ -70,6 +70,9 @@ class TensorHooks {
   }
   /// Whether ints in a tuple or list that was found at `path` are other ones in other calls: they are read one by one.
   virtual bool numbers_change(PyObject* /*sequence*/, const std::string& /*path*/) { return false; }
+  /// Whether a function that was found at `path` is another one in other calls, made by the same code: its parts are
+  /// read one by one.
+  virtual bool function_changes(PyObject* /*function*/, const std::string& /*path*/) { return false; }
   /// Whether a function in C only reads lists that it is given, and takes sizes in them.
   [[nodiscard]] virtual bool takes_sizes(PyObject* /*function*/) const { return false; }
   /// Code in C looks at the number that `lifted` stands for: the trace is tied to it.

@@ -130,7 +130,7 @@ bool StructureBuilder::add_effects(const Journal& journal) {
     for (const WrittenKey& written : record.keys) {
       if (record.store == Store::kDict && !record.rewritten) node->written_keys.push_back(written.key);
     }
-    if (record.rewritten && !tracker_.reads().read_original_contents(*node)) return false;
+    if (record.rewritten && !record.is_read && !tracker_.reads().read_original_contents(*node)) return false;
     const std::uint32_t owner = add(container);
     if (owner == kFailed || !add_record(record, owner)) return false;
   }
