@@ -1171,3 +1171,26 @@ def test_spectra_of_what_is_padded_or_cut(function: Any, dynamic: bool | None) -
         torch.testing.assert_close(result, expected)
         (gradient,) = torch.autograd.grad(result, x, cotangent)
         torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, cotangent)[0])
+
+
+# Programs of two sizes whose first trace with symbols assumes that they are equal, or one twice the other: (6, 12).
+NARROWED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "strided": lambda x, y: y.as_strided((x.shape[0], 2), (1, 1)) * 2,
+    "strided_copy": lambda x, y: y.contiguous().as_strided((x.shape[0], 2), (1, 1)) * 2,
+    "strided_view": lambda x, y: (y[None].as_strided((x.shape[0], 2), (1, 1)) * 2, x.shape[0] - 1, y[None]),
+    "strided_result": lambda x, y: (y.as_strided((x.shape[0], 2), (1, 1)),),
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_equal_traces_share_no_program_that_is_for_other_sizes(name: str) -> None:
+    function = NARROWED[name]
+    compiled = thunder.jit(function)
+    with pytest.raises(RuntimeError, match="setStorage"):
+        compiled(torch.randn(5), torch.randn(4))
+    raised = thunder.compile_stats(compiled)["eager_calls"]
+    for rows, length in ((6, 12), (4, 7), (6, 24), (8, 12), (5, 10), (7, 9)):
+        x, y = torch.randn(rows), torch.randn(length)
+        torch.testing.assert_close(compiled(x, y), function(x, y), rtol=0, atol=0)
+    assert thunder.cache_misses(compiled) <= 3
+    assert thunder.compile_stats(compiled)["eager_calls"] == raised
