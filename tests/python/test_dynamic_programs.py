@@ -102,6 +102,7 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
     "offsets": (_offsets, 2),
+    "every_so_many": (lambda x: x[:: x.shape[0] // 4] * 2, 2),
     "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),
     "tensor_of_sizes": (lambda x: x * torch.tensor([[len(x), 2.5]]).sum() + x.new_tensor([len(x), 3]).sum(), 2),
 }
