@@ -89,6 +89,7 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, int], Any], int]] = {
     "float": (lambda x, n: (x * float(n), float(n)), 3),
     "square_and_float": (lambda x, n: x * n**2 * 0.5**n, 3),
     "size_and_float": (lambda x, n: torch.zeros(n, 8) + x[0] * (n / 10), 5),
+    "ceil": (lambda x, n: x * math.ceil(n / 2) + math.floor(n / 3) - math.trunc(-n / 2), 3),
     "every_so_many": (lambda x, n: TABLE[:: n + 1].sum(0) + x, 2),
     "pad": (lambda x, n: F.pad(x, (0, n)), 2),
     "roll": (lambda x, n: torch.roll(x, n, 0), 2),
