@@ -68,6 +68,12 @@ def _offsets(x: Tensor) -> Tensor:
     return x * x[1:].storage_offset() + x[x.shape[0] // 2 :, 3].storage_offset()
 
 
+def _padded_to_the_longest(x: Tensor) -> Tensor:
+    sequences = [x[: x.shape[0] // 2], x, x[5:]]
+    left = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=2, padding_side="left")
+    return nn.utils.rnn.pad_sequence(sequences).transpose(0, 1) + left
+
+
 # Programs of rows, with the specializations that they need for four numbers of rows.
 OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "ceil": (lambda x: F.pad(x, (0, 0, 0, math.ceil(x.shape[0] / 8) * 8 - x.shape[0])).sin(), 2),
@@ -102,6 +108,7 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
     "offsets": (_offsets, 2),
+    "longest": (_padded_to_the_longest, 2),
     "every_so_many": (lambda x: x[:: x.shape[0] // 4] * 2, 2),
     "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),
     "tensor_of_sizes": (lambda x: x * torch.tensor([[len(x), 2.5]]).sum() + x.new_tensor([len(x), 3]).sum(), 2),
