@@ -107,6 +107,8 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "pieces": (lambda x: x.split([x.shape[0] // 3, x.shape[0] - x.shape[0] // 3])[1] * 2, 2),
     "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
+    "truths": (lambda x: x * 2 if all(x.shape) and any((0, x.shape[0])) else x, 2),
+    "common_divisor": (lambda x: x * math.gcd(x.shape[0], 8) + math.gcd(15, x.shape[0]), 4),
     "offsets": (_offsets, 2),
     "longest": (_padded_to_the_longest, 2),
     "every_so_many": (lambda x: x[:: x.shape[0] // 4] * 2, 2),
