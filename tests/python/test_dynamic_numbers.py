@@ -90,6 +90,8 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, int], Any], int]] = {
     "square_and_float": (lambda x, n: x * n**2 * 0.5**n, 3),
     "size_and_float": (lambda x, n: torch.zeros(n, 8) + x[0] * (n / 10), 5),
     "ceil": (lambda x, n: x * math.ceil(n / 2) + math.floor(n / 3) - math.trunc(-n / 2), 3),
+    "where": (lambda x, n: torch.where(x > 0, n, 0), 3),
+    "where_of_a_float": (lambda x, n: torch.where(x > 0, n, n / 2), 3),
     "every_so_many": (lambda x, n: TABLE[:: n + 1].sum(0) + x, 2),
     "pad": (lambda x, n: F.pad(x, (0, n)), 2),
     "roll": (lambda x, n: torch.roll(x, n, 0), 2),

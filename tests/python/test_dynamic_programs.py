@@ -111,6 +111,7 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "common_divisor": (lambda x: x * math.gcd(x.shape[0], 8) + math.gcd(15, x.shape[0]), 4),
     "offsets": (_offsets, 2),
     "longest": (_padded_to_the_longest, 2),
+    "where_of_numbers": (lambda x: torch.where(x > 0, x.shape[0], 0) + torch.where(x > 1, 0, x.shape[0] / 2), 2),
     "every_so_many": (lambda x: x[:: x.shape[0] // 4] * 2, 2),
     "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),
     "tensor_of_sizes": (lambda x: x * torch.tensor([[len(x), 2.5]]).sum() + x.new_tensor([len(x), 3]).sum(), 2),
