@@ -362,6 +362,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
+    if (const int status = call_batch_norm(callable, call, result); status != 0) return status;
     if (const int status = call_where(callable, call, result); status != 0) return status;
   }
   for (std::size_t i = 0; i < total(call); ++i) {

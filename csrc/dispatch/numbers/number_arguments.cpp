@@ -1,5 +1,7 @@
 #include "dispatch/numbers/number_arguments.h"
 
+#include <ATen/ops/zeros_like.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -445,6 +447,37 @@ int call_where(PyObject* callable, const NativeCall& call, PyObject** result) {
     arguments.push_back(std::move(number));
   }
   *result = call_with(callable, call, arguments);
+  return *result == nullptr ? -1 : 1;
+}
+
+// Eager mixes the statistics of the batch into the running ones as doubles, and does not count that as a write.
+int call_batch_norm(PyObject* callable, const NativeCall& call, PyObject** result) {
+  constexpr std::size_t kCount = 9, kMean = 3, kVariance = 4, kIsTraining = 5, kMomentum = 6;
+  const bool is_known = name_of(callable) == "batch_norm" && call.self == nullptr && call.count == kCount &&
+                        total(call) == kCount && call.arguments[kIsTraining] == Py_True &&
+                        is_traced_number(call.arguments[kMomentum]) && is_traced_tensor(call.arguments[kMean]) &&
+                        is_traced_tensor(call.arguments[kVariance]);
+  if (!is_known) return 0;
+  const py::Ref held = py::Ref::steal(tensor_of_number(call.arguments[kMomentum]));
+  if (!held || !is_tensor(held.get())) return held ? 0 : -1;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < kCount; ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  *result = or_python_error([&]() -> PyObject* {
+    for (const std::size_t i : {kMean, kVariance}) {
+      arguments[i] = py::Ref::steal(wrap_tensor(at::zeros_like(unpack_tensor(call.arguments[i]))));
+    }
+    arguments[kMomentum] = py::Ref::steal(PyFloat_FromDouble(1.0));
+    py::Ref made = py::Ref::steal(call_with(callable, call, arguments));
+    const at::Tensor& momentum = unpack_tensor(held.get());
+    for (const std::size_t i : {kMean, kVariance}) {
+      const at::Tensor& running = unpack_tensor(call.arguments[i]);
+      const at::Tensor of_batch = unpack_tensor(arguments[i].get()).to(at::kDouble);
+      const std::int64_t version = running.is_inference() ? 0 : running._version();
+      if (made) running.copy_(of_batch * momentum + running.to(at::kDouble) * (1 - momentum));
+      set_version(running, version);
+    }
+    return made.release();
+  });
   return *result == nullptr ? -1 : 1;
 }
 
