@@ -1194,3 +1194,19 @@ def test_equal_traces_share_no_program_that_is_for_other_sizes(name: str) -> Non
         torch.testing.assert_close(compiled(x, y), function(x, y), rtol=0, atol=0)
     assert thunder.cache_misses(compiled) <= 3
     assert thunder.compile_stats(compiled)["eager_calls"] == raised
+
+
+def test_a_size_that_is_once_a_number_which_divides_it() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        rows = x.shape[0]
+        part = y[: rows + (8 - rows % 8) % 8]
+        part[part.shape[0] - rows :] = x
+        return part.view(-1, 4) * 2
+
+    for all_rows in ((24, 16, 40), (16, 8, 64, 24, 8, 40, 16)):  # expressions of the first ones are those of the others
+        compiled = thunder.jit(function)
+        for rows in all_rows:
+            x = torch.randn(rows, requires_grad=True)
+            torch.testing.assert_close(compiled(x, torch.arange(128.0)), function(x, torch.arange(128.0)))
+        assert thunder.compile_stats(compiled)["eager_calls"] == 0
+        assert thunder.cache_misses(compiled) <= 3
