@@ -1210,3 +1210,16 @@ def test_a_size_that_is_once_a_number_which_divides_it() -> None:
             torch.testing.assert_close(compiled(x, torch.arange(128.0)), function(x, torch.arange(128.0)))
         assert thunder.compile_stats(compiled)["eager_calls"] == 0
         assert thunder.cache_misses(compiled) <= 3
+
+
+def test_a_size_that_two_numbers_divide_once() -> None:
+    def function(x: Tensor) -> Tensor:
+        padded = F.pad(x, (0, 0, 0, x.shape[0] % 2)).clone()
+        padded[::2] = 1
+        return padded.reshape(-1, 4).sum(-1)
+
+    compiled = thunder.jit(function)
+    for rows in (20, 8, 12, 4, 16, 4, 24):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
