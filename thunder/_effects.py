@@ -117,7 +117,7 @@ def _warn(message: str, category: type[Warning], filename: str, line: int, names
     warnings.warn_explicit(message, category, filename, line, module, registry)
 
 
-_LEVELS = {
+LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
@@ -142,7 +142,7 @@ def deferred_record(
     if set(keywords) - {"stacklevel"} or method == "exception":
         raise NotImplementedError(f"logging with {', '.join(sorted(set(keywords) - {'stacklevel'})) or 'an exception'}")
     kept = 2 if method == "log" else 1
-    level = arguments[0] if method == "log" else _LEVELS[method]
+    level = arguments[0] if method == "log" else LEVELS[method]
     message = str(arguments[kept - 1])
     frame = sys._getframe(1)
     for _ in range(keywords.get("stacklevel", 1) - 1):

@@ -95,7 +95,9 @@ Number compute(std::string_view operation, double left, double right) {
   if (operation == "**") return power(left, right);
   if (operation == "neg") return c10::Scalar(-left);
   if (operation == "abs") return c10::Scalar(std::abs(left));
-  if (operation == "int") return to_int(left);
+  if (operation == "int" || operation == "trunc") return to_int(left);
+  if (operation == "floor") return to_int(std::floor(left));
+  if (operation == "ceil") return to_int(std::ceil(left));
   if (operation == "float") return c10::Scalar(left);
   if (operation == "round") return round_to_int(left);
   return compare(operation, left, right);
@@ -121,7 +123,7 @@ Number compute(std::string_view operation, std::int64_t left, std::int64_t right
   if (operation == "*") return __builtin_mul_overflow(left, right, &result) ? Number() : Number(result);
   if (operation == "neg") return overflows ? Number() : Number(-left);
   if (operation == "abs") return overflows ? Number() : Number(left < 0 ? -left : left);
-  if (operation == "int") return c10::Scalar(left);
+  if (operation == "int" || operation == "trunc" || operation == "floor" || operation == "ceil") return left;
   if (operation == "float") return c10::Scalar(static_cast<double>(left));
   if (operation == "/") {
     if (right == 0 || std::abs(left) > kExact || std::abs(right) > kExact || overflows) return std::nullopt;

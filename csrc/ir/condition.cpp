@@ -129,7 +129,9 @@ bool is_in_sizes(const Condition& condition) {
     case Kind::kEqual:
       return symbol_to_replace(from, to).has_value();
     case Kind::kDivisible:
-      return symbol_of(condition.left) && condition.right.is_concrete();
+      // Sizes are symbols from two on.
+      return symbol_of(condition.left) && condition.right.is_concrete() &&
+             condition.left.hint >= 2 * condition.right.hint;
     case Kind::kAtMost:
       return false;
   }
@@ -150,6 +152,8 @@ Answer SizeQuestions::are_equal(const Dim& left, const Dim& right) const {
   for (const SizeFunction& function : functions_in(left - right)) {
     const bool is_quotient = function.operation == SizeOperation::kFloorDivide;
     Condition condition{is_quotient ? Kind::kDivisible : Kind::kAtMost, function.left, function.right};
+    // Equal expressions are one object, whose operands have the hints of whoever made it first.
+    for (Dim* operand : {&condition.left, &condition.right}) operand->hint = evaluate(*operand, traced_);
     if (!holds(condition, traced_)) std::swap(condition.left, condition.right);
     if (!is_quotient || condition.left == function.left) conditions.push_back(std::move(condition));
   }

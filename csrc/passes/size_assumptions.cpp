@@ -46,8 +46,12 @@ class Assumptions {
     }
     const ir::Trace before = result_;
     for (const ir::Condition& condition : answer.conditions) ir::assume(result_, condition);
-    questions_ = ir::SizeQuestions(ir::traced_symbols(result_));
-    const bool is_decided = is_needed || ask().is_yes();
+    const std::vector<std::int64_t> symbols = ir::traced_symbols(result_);
+    // Symbols are from two on: what divides the size that was traced may be all of it.
+    const bool has_symbols = std::ranges::find(symbols, 1) == symbols.end();
+    if (!has_symbols && is_needed) throw UserError(ErrorKind::kNotImplemented, "a size is needed as a number");
+    questions_ = ir::SizeQuestions(symbols);
+    const bool is_decided = is_needed || (has_symbols && ask().is_yes());
     if (!is_decided) result_ = before;
     questions_ = ir::SizeQuestions(ir::traced_symbols(result_));
     is_changed_ = is_changed_ || is_decided;

@@ -22,7 +22,9 @@ bool is_size(const IValue& value) { return value.isInt() || value.isSymInt(); }
 
 // A slice ends where the dimension does: its size is one of several expressions.
 void note_slice(std::span<const IValue> arguments, SizeUses& uses, const FindSize& find_size) {
-  if (!arguments[1].isInt() || !arguments[4].isInt() || arguments[4].toInt() < 1) return;
+  if (!arguments[1].isInt() || !is_size(arguments[4])) return;
+  const ir::Dim step = dim_of(arguments[4].toSymInt());
+  if (step.hint < 1) return;
   const std::optional<ir::Dim> size = find_size(arguments[0], arguments[1].toInt());
   if (!size) return;
   const auto decide = [&](const ir::Dim& left, SizeComparison comparison, const ir::Dim& right) {
@@ -41,9 +43,9 @@ void note_slice(std::span<const IValue> arguments, SizeUses& uses, const FindSiz
   const ir::Dim begin = place_of(arguments[2], 0);
   const ir::Dim end = place_of(arguments[3], *size);
   if (!decide(begin, SizeComparison::kLessOrEqual, end)) return;
-  const std::int64_t step = arguments[4].toInt();
+  uses.require_divisor(step);
   uses.note_expression(begin);
-  uses.note_expression(step == 1 ? end - begin : ir::floor_divide(end - begin + ir::Dim(step - 1), step));
+  uses.note_expression(step == ir::Dim(1) ? end - begin : ir::floor_divide(end - begin + step - ir::Dim(1), step));
 }
 
 /// Decides from which end of a dimension an index counts, and that it is within.

@@ -22,6 +22,7 @@ class SizeReads {
   virtual c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) = 0;
   virtual c10::SymIntArrayRef sym_strides(const c10::TensorImpl& tensor) = 0;
   virtual c10::SymInt sym_numel(const c10::TensorImpl& tensor) = 0;
+  virtual c10::SymInt sym_storage_offset(const c10::TensorImpl& tensor) = 0;
   /// A tensor of the program is copied to another one that stands for the same value.
   virtual void note_copy(const c10::TensorImpl& tensor, const at::Tensor& copy) = 0;
   /// Somebody asks whether a tensor of the program is contiguous in a format. A tensor without gaps is, or is not, at

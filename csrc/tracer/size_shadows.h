@@ -98,6 +98,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   c10::SymIntArrayRef sym_sizes(const c10::TensorImpl& tensor) override;
   c10::SymIntArrayRef sym_strides(const c10::TensorImpl& tensor) override;
   c10::SymInt sym_numel(const c10::TensorImpl& tensor) override;
+  c10::SymInt sym_storage_offset(const c10::TensorImpl& tensor) override;
 
   /// The program went on as it does only where the condition holds.
   void assume(const ir::Condition& condition) override;

@@ -154,6 +154,22 @@ c10::SymInt SizeShadows::sym_numel(const c10::TensorImpl& tensor) {
   return as_size(count);
 }
 
+c10::SymInt SizeShadows::sym_storage_offset(const c10::TensorImpl& tensor) {
+  std::optional<ir::Dim> offset;
+  if (tells_sizes()) {
+    const Inside inside(*this);
+    std::vector<std::int64_t> numbers{tensor.storage_offset()};
+    for (const Shadow& shadow : shadows_) {
+      const auto found = shadow.tensors.find(&tensor);
+      if (found != shadow.tensors.end()) numbers.push_back(found->second.storage_offset());
+    }
+    if (numbers.size() == shadows_.size() + 1) offset = fit_->find(numbers);
+  }
+  if (!offset) note_read(tensor);
+  const Inside inside(*this);
+  return offset ? as_size(*offset) : c10::SymInt(tensor.storage_offset());
+}
+
 void SizeShadows::note_read(const c10::TensorImpl& tensor) {
   const Inside inside(*this);
   auto* const impl = const_cast<c10::TensorImpl*>(&tensor);

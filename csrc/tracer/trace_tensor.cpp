@@ -173,8 +173,8 @@ c10::SymInt TraceTensorImpl::sym_numel_custom() const {
   return reads != nullptr && reads->is_outside() ? reads->sym_numel(*this) : sym_numel_default();
 }
 c10::SymInt TraceTensorImpl::sym_storage_offset_custom() const {
-  note_read();
-  return storage_offset_default();
+  SizeReads* const reads = TraceSession::current().size_reads;
+  return reads != nullptr && reads->is_outside() ? reads->sym_storage_offset(*this) : storage_offset_default();
 }
 c10::SymBool TraceTensorImpl::sym_is_contiguous_custom(at::MemoryFormat format) const {
   SizeReads* const reads = TraceSession::current().size_reads;

@@ -40,6 +40,10 @@ TEST(a_symbol_that_a_number_divides_stands_for_the_quotient) {
   CHECK(simplify(floor_divide(kColumns, 4), condition) == kColumns);
   CHECK(simplify(floor_divide(kColumns, 8) + kRows, condition) == floor_divide(kColumns * 4, 8) + kRows);
   CHECK_EQ(simplify(kColumns, condition).hint, 48);
+  const Condition once{Kind::kDivisible, kColumns, 48};
+  CHECK(!is_in_sizes(once));
+  CHECK(simplify(kColumns, once) == kColumns);
+  CHECK(simplify(floor_divide(kColumns, 48) * 48, once) == kColumns);
 }
 
 TEST(a_multiple_of_an_exact_quotient_is_the_dividend) {

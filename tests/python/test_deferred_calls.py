@@ -336,3 +336,44 @@ def test_writes_to_a_stream_that_is_replaced(monkeypatch: pytest.MonkeyPatch) ->
         return written
 
     assert run(thunder.jit(f)) == run(f)
+
+
+class Shown:
+    def __str__(self) -> str:
+        raise ValueError("shown")
+
+
+def test_a_logger_that_is_off_asks_for_no_text(handler: None, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        LOGGER.debug("%s %s", x.shape, Shown())
+        LOGGER.log(5, "%s", x.shape)
+        return x * 2
+
+    compiled = thunder.jit(program, fullgraph=True)
+    for rows in (3, 5, 9, 17, 4):
+        x = torch.randn(rows)
+        torch.testing.assert_close(compiled(x), x * 2)
+    assert thunder.cache_misses(compiled) == (2 if sys.version_info >= (3, 11) else 5)
+    LOGGER.setLevel(logging.DEBUG)
+    with pytest.raises(ValueError, match="shown"):
+        thunder.jit(program)(x)
+    with pytest.raises(ValueError, match="shown"):
+        compiled(x)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_logger_of_a_call_is_the_one_that_logs(handler: None, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(x: torch.Tensor, logger: logging.Logger) -> torch.Tensor:
+        logger.info("at %s", logger.name)
+        return x + 1
+
+    quiet = logging.getLogger(__name__ + ".quiet")
+    quiet.setLevel(logging.ERROR)
+    other = logging.getLogger(__name__ + ".other")
+    shown = []
+    for function in (program, thunder.jit(program)):
+        for logger in (LOGGER, other, quiet, LOGGER, other, quiet):
+            function(X, logger)
+        shown.append([line.split(" program ")[1] for line in capsys.readouterr().out.splitlines()])
+    assert shown[1] == shown[0]
+    assert len(shown[0]) == 4

@@ -21,6 +21,7 @@ import thunder
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
 
 TABLE = torch.randn(64, 8)
+FIVE = 5
 
 
 def specializations(compiled: Any) -> int:
@@ -88,6 +89,10 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, int], Any], int]] = {
     "float": (lambda x, n: (x * float(n), float(n)), 3),
     "square_and_float": (lambda x, n: x * n**2 * 0.5**n, 3),
     "size_and_float": (lambda x, n: torch.zeros(n, 8) + x[0] * (n / 10), 5),
+    "ceil": (lambda x, n: x * math.ceil(n / 2) + math.floor(n / 3) - math.trunc(-n / 2), 3),
+    "where": (lambda x, n: torch.where(x > 0, n, 0), 3),
+    "where_of_a_float": (lambda x, n: torch.where(x > 0, n, n / 2), 3),
+    "every_so_many": (lambda x, n: TABLE[:: n + 1].sum(0) + x, 2),
     "pad": (lambda x, n: F.pad(x, (0, n)), 2),
     "roll": (lambda x, n: torch.roll(x, n, 0), 2),
 }
@@ -932,3 +937,42 @@ def test_a_number_over_bytes_is_refused_as_in_eager() -> None:
     compiled = thunder.jit(function, fullgraph=True)
     for k in (2.0, 3.0, 4.0):
         torch.testing.assert_close(compiled(torch.ones(2), k, b"ab"), torch.full((2,), k))
+
+
+def _same_as_itself(x: Tensor) -> Any:
+    n = x.shape[0]
+    return n is n, x * 2
+
+
+# Whether ints are one object: the program, and the most specializations that it has for `IDENTITIES`.
+IDENTITIES = ((3, 4), (6, 4), (5, 5), (300, 300), (5, 7), (6, 6), (8, 8), (300, 4), (301, 301), (9, 9), (10, 9), (5, 5))
+ONE_OBJECT: dict[str, Callable[[Tensor, int, int], Any]] = {
+    "constant": lambda x, n, m: (x.shape[0] is FIVE, x * 2),
+    "not_constant": lambda x, n, m: (x.shape[0] is not FIVE, x * 2),
+    "two_sizes": lambda x, n, m: (x.shape[0] is x.shape[1], x * 2),
+    "one_size": lambda x, n, m: (x.shape[0] is x.size(0), x * 2),
+    "itself": lambda x, n, m: _same_as_itself(x),
+    "computed": lambda x, n, m: ((x.shape[0] - 2) is (x.shape[1] - 2), x * 2),
+    "operator": lambda x, n, m: (operator.is_(x.shape[0], FIVE), operator.is_not(x.shape[0], x.shape[1]), x * 2),
+    "id": lambda x, n, m: (id(x.shape[0]) == id(FIVE), x * 2),
+    "None": lambda x, n, m: (x.shape[0] is None, x * 2),
+    "arguments": lambda x, n, m: (n is m, x * 2),
+    "argument": lambda x, n, m: (n is FIVE, n * 2 is 2 * FIVE, n is x.shape[0], x * n),
+    "data": lambda x, n, m: (int((x > 0).sum()) is FIVE, x * 2),
+    "sizes_of_data": lambda x, n, m: (x[x > 0].shape[0] is FIVE, x * 2),
+    "two_of_data": lambda x, n, m: (int((x > 0).sum()) is int((x[0] > 0).sum()), x * 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", ONE_OBJECT)
+def test_ints_are_one_object_where_they_are_in_eager(name: str) -> None:
+    function = ONE_OBJECT[name]
+    compiled = thunder.jit(function)
+    for rows, columns in IDENTITIES:
+        x = -torch.ones(rows, columns)
+        x.flatten()[:rows] = 1
+        got, expected = (f(x, int(str(rows)), int(str(columns))) for f in (compiled, function))
+        assert got[:-1] == expected[:-1], (rows, columns)
+        torch.testing.assert_close(got[-1], expected[-1])
+    assert thunder.cache_misses(compiled) <= 10

@@ -64,6 +64,16 @@ def _half(x: Tensor) -> Tensor:
     return x[: int(x.shape[0] / 2)] * x.shape[0] - x[: int(x.shape[0] * 0.5)]
 
 
+def _offsets(x: Tensor) -> Tensor:
+    return x * x[1:].storage_offset() + x[x.shape[0] // 2 :, 3].storage_offset()
+
+
+def _padded_to_the_longest(x: Tensor) -> Tensor:
+    sequences = [x[: x.shape[0] // 2], x, x[5:]]
+    left = nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=2, padding_side="left")
+    return nn.utils.rnn.pad_sequence(sequences).transpose(0, 1) + left
+
+
 # Programs of rows, with the specializations that they need for four numbers of rows.
 OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "ceil": (lambda x: F.pad(x, (0, 0, 0, math.ceil(x.shape[0] / 8) * 8 - x.shape[0])).sin(), 2),
@@ -97,6 +107,12 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "pieces": (lambda x: x.split([x.shape[0] // 3, x.shape[0] - x.shape[0] // 3])[1] * 2, 2),
     "strides": (lambda x: x.as_strided((x.shape[0] // 2, 8), (2 * x.stride(0), x.stride(1))) * 2, 2),
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
+    "truths": (lambda x: x * 2 if all(x.shape) and any((0, x.shape[0])) else x, 2),
+    "common_divisor": (lambda x: x * math.gcd(x.shape[0], 8) + math.gcd(15, x.shape[0]), 4),
+    "offsets": (_offsets, 2),
+    "longest": (_padded_to_the_longest, 2),
+    "where_of_numbers": (lambda x: torch.where(x > 0, x.shape[0], 0) + torch.where(x > 1, 0, x.shape[0] / 2), 2),
+    "every_so_many": (lambda x: x[:: x.shape[0] // 4] * 2, 2),
     "elements_of_a_shape": (lambda x: x * torch.Size((x.shape[0], 2)).numel() + x.shape.numel(), 2),
     "tensor_of_sizes": (lambda x: x * torch.tensor([[len(x), 2.5]]).sum() + x.new_tensor([len(x), 3]).sum(), 2),
 }

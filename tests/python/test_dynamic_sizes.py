@@ -1171,3 +1171,55 @@ def test_spectra_of_what_is_padded_or_cut(function: Any, dynamic: bool | None) -
         torch.testing.assert_close(result, expected)
         (gradient,) = torch.autograd.grad(result, x, cotangent)
         torch.testing.assert_close(gradient, torch.autograd.grad(expected, x, cotangent)[0])
+
+
+# Programs of two sizes whose first trace with symbols assumes that they are equal, or one twice the other: (6, 12).
+NARROWED: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "strided": lambda x, y: y.as_strided((x.shape[0], 2), (1, 1)) * 2,
+    "strided_copy": lambda x, y: y.contiguous().as_strided((x.shape[0], 2), (1, 1)) * 2,
+    "strided_view": lambda x, y: (y[None].as_strided((x.shape[0], 2), (1, 1)) * 2, x.shape[0] - 1, y[None]),
+    "strided_result": lambda x, y: (y.as_strided((x.shape[0], 2), (1, 1)),),
+}
+
+
+@pytest.mark.parametrize("name", NARROWED)
+def test_equal_traces_share_no_program_that_is_for_other_sizes(name: str) -> None:
+    function = NARROWED[name]
+    compiled = thunder.jit(function)
+    with pytest.raises(RuntimeError, match="setStorage"):
+        compiled(torch.randn(5), torch.randn(4))
+    raised = thunder.compile_stats(compiled)["eager_calls"]
+    for rows, length in ((6, 12), (4, 7), (6, 24), (8, 12), (5, 10), (7, 9)):
+        x, y = torch.randn(rows), torch.randn(length)
+        torch.testing.assert_close(compiled(x, y), function(x, y), rtol=0, atol=0)
+    assert thunder.cache_misses(compiled) <= 3
+    assert thunder.compile_stats(compiled)["eager_calls"] == raised
+
+
+def test_a_size_that_is_once_a_number_which_divides_it() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        rows = x.shape[0]
+        part = y[: rows + (8 - rows % 8) % 8]
+        part[part.shape[0] - rows :] = x
+        return part.view(-1, 4) * 2
+
+    for all_rows in ((24, 16, 40), (16, 8, 64, 24, 8, 40, 16)):  # expressions of the first ones are those of the others
+        compiled = thunder.jit(function)
+        for rows in all_rows:
+            x = torch.randn(rows, requires_grad=True)
+            torch.testing.assert_close(compiled(x, torch.arange(128.0)), function(x, torch.arange(128.0)))
+        assert thunder.compile_stats(compiled)["eager_calls"] == 0
+        assert thunder.cache_misses(compiled) <= 3
+
+
+def test_a_size_that_two_numbers_divide_once() -> None:
+    def function(x: Tensor) -> Tensor:
+        padded = F.pad(x, (0, 0, 0, x.shape[0] % 2)).clone()
+        padded[::2] = 1
+        return padded.reshape(-1, 4).sum(-1)
+
+    compiled = thunder.jit(function)
+    for rows in (20, 8, 12, 4, 16, 4, 24):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -96,3 +97,26 @@ def test_rms_norms_of_any_layout_have_strides_of_eager(lay_out: Any, grad: bool)
         ours, eager = compiled(x), module(lay_out(x))
     assert ours.stride() == eager.stride()
     torch.testing.assert_close(ours, eager)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_momentum_that_counts_batches_has_one_program(dtype: torch.dtype) -> None:
+    module = torch.nn.Sequential(torch.nn.Conv1d(2, 3, 1), torch.nn.BatchNorm1d(3, momentum=None)).to(dtype)
+    eager, mine = copy.deepcopy(module), copy.deepcopy(module)
+    compiled = thunder.jit(mine)
+    for batch in range(12):
+        for each in (eager, mine):
+            each.train(batch not in (5, 9))
+        x = torch.randn(4, 2, 6, dtype=dtype)
+        results = [function(x) for function in (eager, compiled)]
+        torch.testing.assert_close(results[1], results[0])
+        gradients = [
+            torch.autograd.grad(result.square().sum(), list(each.parameters()))
+            for result, each in zip(results, (eager, mine), strict=True)
+        ]
+        torch.testing.assert_close(gradients[1], gradients[0])
+        for (_, expected), (_, got) in zip(eager.named_buffers(), mine.named_buffers(), strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-7)
+            assert got._version == expected._version
+    assert thunder.cache_misses(compiled) == 2
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

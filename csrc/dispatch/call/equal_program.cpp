@@ -19,7 +19,7 @@ bool can_be_shared(const ir::Trace& recorded, const compile::Options& options) {
 }
 
 /// Whether what was compiled from an equal trace is for the sizes that this one was traced with. Derivatives may have
-/// added conditions (`s1` is odd).
+/// added conditions (`s1` is odd), and passes equalities, by which a symbol has become an expression of another one.
 bool is_for_sizes_of(const ir::Trace& recorded, const compile::Compiled& computation) {
   const std::vector<ir::SymbolSource> sources = ir::symbol_sources(recorded);
   if (sources.empty()) return true;
@@ -28,8 +28,19 @@ bool is_for_sizes_of(const ir::Trace& recorded, const compile::Compiled& computa
     symbols[source.symbol] =
         recorded.tensor_type(recorded.inputs[source.input])->sizes[source.dim].hint / source.factor;
   }
-  const std::vector<ir::Condition> conditions = computation.forward_traces().back().conditions;
-  return std::ranges::all_of(conditions, [&](const ir::Condition& condition) { return ir::holds(condition, symbols); });
+  const ir::Trace compiled = computation.forward_traces().back();
+  const auto is_alike = [&](const ir::Dim& made, const ir::Dim& traced) {
+    return ir::evaluate(made, symbols) == traced.hint;
+  };
+  for (std::size_t i = 0; i < recorded.inputs.size(); ++i) {
+    const ir::TensorType* made = compiled.tensor_type(compiled.inputs.at(i));
+    const ir::TensorType* traced = recorded.tensor_type(recorded.inputs[i]);
+    if (made == nullptr || traced == nullptr) continue;
+    if (!std::ranges::equal(made->sizes, traced->sizes, is_alike)) return false;
+    if (!std::ranges::equal(made->strides, traced->strides, is_alike)) return false;
+  }
+  const auto holds = [&](const ir::Condition& condition) { return ir::holds(condition, symbols); };
+  return std::ranges::all_of(compiled.conditions, holds);
 }
 
 }  // namespace

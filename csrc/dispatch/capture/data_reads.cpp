@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -280,6 +281,48 @@ PyObject* product_of_sizes(PyObject* list) {
   return product.release();
 }
 
+/// `all` or `any` of a tuple of numbers, some of which are sizes. Null without an exception: it is something else.
+PyObject* decide_truths(std::string_view function, PyObject* tuple) {
+  if ((function != "all" && function != "any") || !(PyTuple_CheckExact(tuple) || THPSize_Check(tuple))) return nullptr;
+  PyObject* const* items = PySequence_Fast_ITEMS(tuple);
+  const auto is_number = [](PyObject* item) {
+    return is_size_number(item) || is_traced_number(item) || PyLong_Check(item) || PyFloat_CheckExact(item);
+  };
+  const std::span<PyObject* const> numbers{items, static_cast<std::size_t>(Py_SIZE(tuple))};
+  if (!std::ranges::all_of(numbers, is_number) || std::ranges::none_of(numbers, is_size_number)) return nullptr;
+  const int decisive = function == "any" ? 1 : 0;
+  for (PyObject* number : numbers) {
+    const int truth = PyObject_IsTrue(number);
+    if (truth < 0) return nullptr;
+    if (truth == decisive) return PyBool_FromLong(truth);
+  }
+  return PyBool_FromLong(1 - decisive);
+}
+
+/// `math.gcd` of a size and a small number, which depends on which of the number's factors divide the size. Null
+/// without an exception: it is something else.
+PyObject* common_divisor(PyObject* left, PyObject* right) {
+  constexpr long kMost = 4096;
+  PyObject* size = is_size_number(left) ? left : right;
+  PyObject* other = is_size_number(left) ? right : left;
+  if (!is_size_number(size) || !PyLong_CheckExact(other)) return nullptr;
+  long rest = PyLong_AsLong(other);
+  if (rest < 1 || rest > kMost) return PyErr_Clear(), nullptr;
+  long divisor = 1;
+  for (long prime = 2; rest > 1; ++prime) {
+    for (bool divides = true; rest % prime == 0; rest /= prime) {
+      if (!divides) continue;
+      const py::Ref factor = py::Ref::steal(PyLong_FromLong(divisor * prime));
+      const py::Ref remainder = py::Ref::steal(factor ? PyNumber_Remainder(size, factor.get()) : nullptr);
+      const int is_rest = remainder ? PyObject_IsTrue(remainder.get()) : -1;
+      if (is_rest < 0) return nullptr;
+      divides = is_rest == 0;
+      if (divides) divisor *= prime;
+    }
+  }
+  return PyLong_FromLong(divisor);
+}
+
 }  // namespace
 
 int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
@@ -302,6 +345,14 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
                                                    : nullptr;
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
+  if (call.count == 1 && total(call) == 1 && module_of(callable) == "builtins") {
+    PyObject* made = decide_truths(name_of(callable), call.arguments[0]);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
+  if (call.count == 2 && total(call) == 2 && name_of(callable) == "gcd" && module_of(callable) == "math") {
+    PyObject* made = common_divisor(call.arguments[0], call.arguments[1]);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
   if (total(call) == 0 && name_of(callable) == "numel") {
     PyObject* made = product_of_sizes(call.self);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
@@ -320,6 +371,8 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
+    if (const int status = call_batch_norm(callable, call, result); status != 0) return status;
+    if (const int status = call_where(callable, call, result); status != 0) return status;
   }
   for (std::size_t i = 0; i < total(call); ++i) {
     const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);

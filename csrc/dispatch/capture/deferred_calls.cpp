@@ -225,9 +225,31 @@ int DeferredCalls::intercept(const interpreter::NativeCall& call, PyObject** res
   return status;
 }
 
+// Nobody asks for the text of what is logged then. A logger that is on is asked again at each call.
+int DeferredCalls::is_off(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count) {
+  static PyObject* const name = PyUnicode_InternFromString("isEnabledFor");
+  const py::Ref function = loaded_function("logging", "Logger.isEnabledFor");
+  if (!function || _PyType_Lookup(Py_TYPE(logger), name) != function.get()) return 0;
+  const bool tells_level = std::string_view(method) == "log";
+  if (std::string_view(method) == "warn" || (tells_level && (count == 0 || !PyLong_CheckExact(arguments[0])))) return 0;
+  const py::Ref levels = py::Ref::steal(PyObject_GetAttrString(effects_.get(), "LEVELS"));
+  if (!levels) return -1;
+  PyObject* level = tells_level ? arguments[0] : PyDict_GetItemString(levels.get(), method);
+  if (level == nullptr) return 0;
+  const std::array<PyObject*, 2> asked{logger, level};
+  const interpreter::NativeScope native;
+  const py::Ref is_on = py::Ref::steal(PyObject_Vectorcall(function.get(), asked.data(), asked.size(), nullptr));
+  if (!is_on || is_on.get() == Py_True) return is_on ? 0 : -1;
+  PyObject* answer = nullptr;
+  if (ask(function, asked.data(), asked.size(), nullptr, &answer) < 0) return -1;
+  return static_cast<int>(py::Ref::steal(answer).get() == Py_False);
+}
+
 int DeferredCalls::log(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count,
                        PyObject* names) {
   if (tracker_.native_calls().in_memoized_call()) return 0;
+  tracker_.reads().record_identity(logger);
+  if (const int status = is_off(method, logger, arguments, count); status != 0) return status;
   if (!require_program("logging")) return -1;
   py::Ref all = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
   for (std::size_t i = 0; all && i < count; ++i) {

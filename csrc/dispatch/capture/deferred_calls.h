@@ -54,6 +54,8 @@ class DeferredCalls {
   int warn(const interpreter::NativeCall& call);
   int write(const interpreter::NativeCall& call, PyObject** result);
   int ask(const py::Ref& function, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);
+  /// Whether a logger that is off for the level of such a method says so, which is guarded; -1 with an exception.
+  int is_off(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count);
   void add_rest(const py::Ref& owner, interpreter::TrackerOptions& options);
   int log(const char* method, PyObject* logger, PyObject* const* arguments, std::size_t count, PyObject* names);
 

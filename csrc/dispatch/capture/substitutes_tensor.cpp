@@ -1,8 +1,11 @@
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/stack.h>
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "dispatch/call/output_plan.h"
@@ -11,6 +14,7 @@
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/recorder.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 #include "tracer/views.h"
 
@@ -166,6 +170,51 @@ py::Ref shows_by_bit(const SubstitutedCall& call) {
   return py::Ref::share(is_odd != (is_conjugate ? real.is_conj() : real.is_neg()) ? Py_True : Py_False);
 }
 
+/// Sequences whose lengths are symbols, side by side: by operations for which the longest one is an expression.
+at::Tensor side_by_side(const std::vector<at::Tensor>& sequences, bool is_batch_first, double padding, bool is_left) {
+  c10::SymInt longest = sequences[0].sym_size(0);
+  for (const at::Tensor& sequence : sequences) longest = longest.max(sequence.sym_size(0));
+  std::vector<at::Tensor> padded;
+  for (const at::Tensor& sequence : sequences) {
+    std::vector<c10::SymInt> added(2 * static_cast<std::size_t>(sequence.dim()), 0);
+    added[added.size() - (is_left ? 2 : 1)] = longest - sequence.sym_size(0);
+    padded.push_back(at::constant_pad_nd_symint(sequence, added, padding));
+  }
+  return at::stack(padded, is_batch_first ? 0 : 1);
+}
+
+bool differ_in_length_alone(const at::Tensor& left, const at::Tensor& right) {
+  if (left.dim() == 0 || left.dim() != right.dim() || left.scalar_type() != right.scalar_type()) return false;
+  bool is_alike = left.device() == right.device();
+  for (std::int64_t i = 1; i < left.dim(); ++i) is_alike = is_alike && left.sym_size(i) == right.sym_size(i);
+  return is_alike;
+}
+
+/// `torch._C._nn.pad_sequence(sequences, batch_first, padding_value, padding_side)`, which fills a tensor of its own.
+int pad_sequences(PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+  constexpr std::size_t kCount = 4;
+  const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
+  const bool is_known =
+      count == kCount && names == nullptr && PyTuple_CheckExact(arguments[0]) && PyBool_Check(arguments[1]) &&
+      (PyFloat_CheckExact(arguments[2]) || PyLong_CheckExact(arguments[2])) && PyUnicode_CheckExact(arguments[3]);
+  if (!has_symbols || !is_known) return 0;
+  std::vector<at::Tensor> sequences;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments[0]); ++i) {
+    PyObject* sequence = PyTuple_GET_ITEM(arguments[0], i);
+    if (!is_traced_tensor(sequence) || is_told_of_operations(sequence)) return 0;
+    sequences.push_back(unpack_tensor(sequence));
+    if (!differ_in_length_alone(sequences.front(), sequences.back())) return 0;
+  }
+  if (sequences.size() < 2) return 0;
+  try {
+    const bool is_left = PyUnicode_CompareWithASCIIString(arguments[3], "left") == 0;
+    *result = wrap_tensor(side_by_side(sequences, arguments[1] == Py_True, PyFloat_AsDouble(arguments[2]), is_left));
+  } catch (...) {
+    set_python_error();
+  }
+  return *result == nullptr ? -1 : 1;
+}
+
 template <py::Ref (*handler)(const SubstitutedCall& call)>
 void substitute_for_trace_tensors(interpreter::TrackerOptions& options, const char* path) {
   const py::Ref function = loaded_function("torch", path);
@@ -199,6 +248,9 @@ void add_tensor_substitutes(interpreter::TrackerOptions& options) {
   }
   if (const py::Ref method = loaded_function("torch", "Tensor.new")) {
     options.substitute(method.get(), run_method<&new_by_sizes_or_data>);
+  }
+  if (const py::Ref function = loaded_function("torch", "_C._nn.pad_sequence")) {
+    options.substitute(function.get(), &pad_sequences);
   }
   substitute_for_trace_tensors<&shows_by_bit<true>>(options, "Tensor.is_conj");
   substitute_for_trace_tensors<&shows_by_bit<true>>(options, "is_conj");

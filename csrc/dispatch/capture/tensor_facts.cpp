@@ -7,6 +7,7 @@
 #include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/numbers/number_arguments.h"
+#include "dispatch/numbers/size_object.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_session.h"
@@ -65,17 +66,16 @@ bool refuse_fact(const std::string& what) {
 
 PyObject* TensorFacts::storage_offset(const at::Tensor& tensor) {
   const Input input = input_of(tensor);
-  std::int64_t offset = tensor.storage_offset();
   if (input.real.defined()) {
     reads_offset_.insert(input.real.unsafeGetTensorImpl());
     const bool is_input = input.seen.is_same(tensor);
     // Views of a moved input count from elsewhere than those of what the program sees, each in its own way.
-    if (!is_input && input.real.storage_offset() != input.seen.storage_offset()) {
+    if (!is_input && input.seen.sym_storage_offset() != input.real.storage_offset()) {
       return refuse_fact("Tensor.storage_offset"), nullptr;
     }
-    if (is_input) offset = input.real.storage_offset();
+    if (is_input) return PyLong_FromLongLong(input.real.storage_offset());
   }
-  return PyLong_FromLongLong(offset);
+  return make_size_number(tensor.sym_storage_offset());
 }
 
 void TensorFacts::add_substitutes(interpreter::TrackerOptions& options) {

@@ -1,5 +1,7 @@
 #include "dispatch/numbers/number_arguments.h"
 
+#include <ATen/ops/zeros_like.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -120,6 +122,11 @@ bool has_true(const NativeCall& call, const char* name) {
   return false;
 }
 
+void set_version(const at::Tensor& tensor, std::int64_t version) {
+  c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (counter.enabled()) counter.set_version(version);
+}
+
 /// Fills a tensor by an operation that takes the number as a tensor.
 PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t position) {
   PyObject* number = call.arguments[position];
@@ -141,9 +148,7 @@ PyObject* call_filling(PyObject* callable, const NativeCall& call, std::size_t p
   const py::Ref value = py::Ref::steal(made ? tensor_of_number(number) : nullptr);
   py::Ref filled = py::Ref::steal(value ? PyObject_CallMethod(made.get(), "fill_", "O", value.get()) : nullptr);
   if (!filled) return nullptr;
-  // For eager it was made so, and not written to.
-  c10::VariableVersion counter = unpack_tensor(filled.get()).unsafeGetTensorImpl()->version_counter();
-  if (counter.enabled()) counter.set_version(0);
+  set_version(unpack_tensor(filled.get()), 0);  // for eager it was made so, and not written to
   return filled.release();
 }
 
@@ -197,6 +202,16 @@ PyObject* call_one(const char* name, const NativeCall& call, Py_ssize_t index) {
   const int status = call_with_computed(method.get(), single, &result);
   if (status != 0) return status > 0 ? result : nullptr;
   return PyObject_Vectorcall(method.get(), values.data(), count, names.get());
+}
+
+/// The tensor of a number, of the dtype that PyTorch makes of it where there is no tensor beside. Null with an
+/// exception.
+PyObject* tensor_like_number(PyObject* number) {
+  if (python_type_of(number) != &PyFloat_Type) return tensor_of_number(number);
+  const at::ScalarType dtype = c10::get_default_dtype_as_scalartype();
+  const py::Ref held = py::Ref::steal(tensor_of_number(number, dtype));
+  if (!held || !is_tensor(held.get())) return Py_XNewRef(held.get());
+  return or_python_error([&] { return wrap_tensor(unpack_tensor(held.get()).to(dtype)); });
 }
 
 }  // namespace
@@ -410,6 +425,60 @@ int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** re
   if (PyErr_ExceptionMatches(PyExc_TypeError) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) return -1;
   PyErr_Clear();
   return 0;
+}
+
+int call_where(PyObject* callable, const NativeCall& call, PyObject** result) {
+  constexpr std::size_t kCount = 3;
+  const auto changes = [](PyObject* object) { return is_size_number(object) || is_traced_number(object); };
+  const auto is_number = [&](PyObject* object) {
+    return changes(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object);
+  };
+  const bool is_where = name_of(callable) == "where" && call.self == nullptr && call.count == kCount &&
+                        total(call) == kCount && is_traced_tensor(call.arguments[0]);
+  if (!is_where || !std::all_of(call.arguments + 1, call.arguments + kCount, is_number)) return 0;
+  if (std::none_of(call.arguments + 1, call.arguments + kCount, changes)) return 0;
+  std::vector<py::Ref> arguments{py::Ref::share(call.arguments[0])};
+  for (std::size_t i = 1; i < kCount; ++i) {
+    const bool is_size = is_size_number(call.arguments[i]);
+    py::Ref number =
+        is_size ? py::Ref::steal(traced_number_of_size(call.arguments[i])) : py::Ref::share(call.arguments[i]);
+    if (number && is_traced_number(number.get())) number = py::Ref::steal(tensor_like_number(number.get()));
+    if (!number) return PyErr_Occurred() != nullptr ? -1 : 0;
+    arguments.push_back(std::move(number));
+  }
+  *result = call_with(callable, call, arguments);
+  return *result == nullptr ? -1 : 1;
+}
+
+// Eager mixes the statistics of the batch into the running ones as doubles, and does not count that as a write.
+int call_batch_norm(PyObject* callable, const NativeCall& call, PyObject** result) {
+  constexpr std::size_t kCount = 9, kMean = 3, kVariance = 4, kIsTraining = 5, kMomentum = 6;
+  const bool is_known = name_of(callable) == "batch_norm" && call.self == nullptr && call.count == kCount &&
+                        total(call) == kCount && call.arguments[kIsTraining] == Py_True &&
+                        is_traced_number(call.arguments[kMomentum]) && is_traced_tensor(call.arguments[kMean]) &&
+                        is_traced_tensor(call.arguments[kVariance]);
+  if (!is_known) return 0;
+  const py::Ref held = py::Ref::steal(tensor_of_number(call.arguments[kMomentum]));
+  if (!held || !is_tensor(held.get())) return held ? 0 : -1;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < kCount; ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  *result = or_python_error([&]() -> PyObject* {
+    for (const std::size_t i : {kMean, kVariance}) {
+      arguments[i] = py::Ref::steal(wrap_tensor(at::zeros_like(unpack_tensor(call.arguments[i]))));
+    }
+    arguments[kMomentum] = py::Ref::steal(PyFloat_FromDouble(1.0));
+    py::Ref made = py::Ref::steal(call_with(callable, call, arguments));
+    const at::Tensor& momentum = unpack_tensor(held.get());
+    for (const std::size_t i : {kMean, kVariance}) {
+      const at::Tensor& running = unpack_tensor(call.arguments[i]);
+      const at::Tensor of_batch = unpack_tensor(arguments[i].get()).to(at::kDouble);
+      const std::int64_t version = running.is_inference() ? 0 : running._version();
+      if (made) running.copy_(of_batch * momentum + running.to(at::kDouble) * (1 - momentum));
+      set_version(running, version);
+    }
+    return made.release();
+  });
+  return *result == nullptr ? -1 : 1;
 }
 
 int call_for_each(PyObject* callable, const NativeCall& call, PyObject** result) {

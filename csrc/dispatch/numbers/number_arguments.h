@@ -48,5 +48,9 @@ namespace thunder::dispatch {
 [[nodiscard]] int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 /// `torch._foreach_…` with a list of such numbers, as a call for each tensor.
 [[nodiscard]] int call_for_each(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// `torch.batch_norm` with such a number as its momentum: `momentum=None` counts batches in a tensor.
+[[nodiscard]] int call_batch_norm(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+/// `torch.where` of two numbers, some of which are such ones.
+[[nodiscard]] int call_where(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 
 }  // namespace thunder::dispatch

@@ -198,12 +198,13 @@ THUNDER_HANDLER(compare_op_bool) {
 }
 
 THUNDER_HANDLER(is_op) {
-  const bool same = m.peek(2) == m.top();
+  int same = static_cast<int>(m.peek(2) == m.top());
   if constexpr (kObserved) {
     const bool is_single = m.top() == Py_None || PyBool_Check(m.top());
-    if (!is_single && !m.observer->examine_identity(m.peek(2), m.top())) return Step::kError;
+    if (!is_single) same = m.observer->is_same(m.peek(2), m.top());
+    if (same < 0) return Step::kError;
   }
-  return replace_two(m, Py_NewRef(same != (argument != 0) ? Py_True : Py_False));
+  return replace_two(m, Py_NewRef((same != 0) != (argument != 0) ? Py_True : Py_False));
 }
 
 THUNDER_HANDLER(contains_op) {

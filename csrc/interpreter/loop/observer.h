@@ -91,6 +91,10 @@ class Observer {
   }
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
+  /// `left is right`, on which the program depends; -1 with an exception set.
+  virtual int is_same(PyObject* left, PyObject* right) {
+    return examine_identity(left, right) ? static_cast<int>(left == right) : -1;
+  }
   /// The program depends on which object this is, or which ones are in this container: it is hashed or compared.
   virtual void examine_key(PyObject* /*key*/) {}
   /// C code compares these, or a key with those of a container, and takes each object to be equal to itself.

@@ -306,6 +306,22 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
   return true;
 }
 
+// An int that other calls have others for is an object of its own here. In eager equal ones are one object, if they are
+// small.
+int Reads::is_same(PyObject* left, PyObject* right) {
+  const auto changes = [this](PyObject* object) { return is_changing_int(object, state_.hooks); };
+  const auto is_int = [&](PyObject* object) { return PyLong_CheckExact(object) || changes(object); };
+  if (left == right || !is_int(left) || !is_int(right) || !(changes(left) || changes(right))) {
+    return examine_identity(left, right) ? static_cast<int>(left == right) : -1;
+  }
+  const int is_equal = PyObject_RichCompareBool(left, right, Py_EQ);
+  if (is_equal != 1) return is_equal;
+  const int is_kept = is_kept_int(changes(left) ? left : right);
+  if (is_kept != 0) return is_kept;
+  PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two ints that are equal are one object is asked");
+  return -1;
+}
+
 bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Read** read) {
   const Audience audience = read == nullptr ? Audience::kCode : Audience::kProgram;
   const auto note = [&](const Read* recorded) {

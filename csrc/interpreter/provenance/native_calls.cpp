@@ -3,6 +3,7 @@
 #include "interpreter/provenance/native_calls.h"
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -113,6 +114,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   const bool hands_on = state_.options.hand_on.contains(native.function);
   const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
   if (effect == NativeEffect::kOpaque) {
+    if (const int status = call_is(call, native, result); status != 0) return status;
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
     if (writes_to_self(call.callable) && native.self != nullptr && !writes_.write_contents(native.self)) return -1;
@@ -123,7 +125,8 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (const int status = intercept(call.callable, native, result); status != 0) return status;
   if (is_method_of_another_type(call.callable, native)) return 0;  // a TypeError, before anything is read or written
   PyObject* first = native.count > 0 ? native.arguments[0] : nullptr;
-  if (effect == NativeEffect::kIdentity && native.count == 1 && tell_identity(first, result)) return 1;
+  const bool asks_identity = effect == NativeEffect::kIdentity && native.count == 1;
+  if (const int status = asks_identity ? tell_identity(first, result) : 0; status != 0) return status;
   if (effect == NativeEffect::kOpaque) return call_watched(call, native, result);
   const bool has_key =
       first != nullptr && native.self != nullptr && (PyDict_Check(native.self) || PyAnySet_Check(native.self));
@@ -131,6 +134,18 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (has_key && !key) return -1;
   if (!key || key.get() == first) return apply_effect(native, effect) ? 0 : -1;
   return call_with_key(call, native, key.get(), result);
+}
+
+// `operator.is_` and `is_not` of ints that change: these get others, which are one object or not.
+int NativeCalls::call_is(const VectorCall& call, const NativeCall& native, PyObject** result) {
+  const auto changes = [this](PyObject* argument) { return is_changing_int(argument, state_.hooks); };
+  if (std::ranges::none_of(call.all(), changes) || call.count != 2 || identity_use(native) != IdentityUse::kSame)
+    return 0;
+  const int same = reads_.is_same(call.arguments[0], call.arguments[1]);
+  if (same < 0) return -1;
+  const std::array<PyObject*, 2> others{Py_None, same == 1 ? Py_None : Py_True};
+  *result = PyObject_Vectorcall(call.callable, others.data(), others.size(), nullptr);
+  return status_of(*result);
 }
 
 // The dicts that `exec` and `eval` are given.
@@ -500,14 +515,21 @@ int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObje
   return finish(PyObject_Vectorcall(call.callable, replaced.data(), call.count, call.names), result);
 }
 
-// The address of a tensor from outside is that of the tensor itself, not of its trace tensor.
-bool NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
-  if (is_in_copy_module()) return note_copied(object), false;
+// The address of a tensor from outside is that of the tensor itself, not of its trace tensor; that of an int that
+// changes is that of the int.
+int NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
+  if (is_in_copy_module()) return note_copied(object), 0;
+  if (is_changing_int(object, state_.hooks)) {
+    const py::Ref plain = py::Ref::steal(PyNumber_Index(object));
+    const int is_kept = plain ? is_kept_int(plain.get()) : -1;
+    if (is_kept == 1) *result = PyLong_FromVoidPtr(plain.get());
+    return is_kept;
+  }
   Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
-  if (node == nullptr) return false;
+  if (node == nullptr) return 0;
   reads_.record_state_as(*node, StateKind::kIdentity);
   *result = PyLong_FromVoidPtr(node->object.get());
-  return true;
+  return status_of(*result);
 }
 
 /// A copy depends on which of the tensors in it are one and the same, but not on which ones they are.

@@ -40,7 +40,8 @@ class NativeCalls {
   int call_with_key(const VectorCall& call, NativeCall native, PyObject* key, PyObject** result);
   /// Calls code in C that must not write to memory from outside.
   PyObject* call_beside_memory(const VectorCall& call);
-  bool tell_identity(py::Borrowed object, PyObject** result);
+  int call_is(const VectorCall& call, const NativeCall& native, PyObject** result);
+  int tell_identity(py::Borrowed object, PyObject** result);
   void note_copied(py::Borrowed object);
   void note_globals(const VectorCall& call);
   int call_alias(const VectorCall& call, PyObject** result);

@@ -115,6 +115,19 @@ py::Ref instance_dict(py::Borrowed object) {
   return dict;
 }
 
+bool is_changing_int(py::Borrowed value, const TensorHooks& hooks) {
+  if (!hooks.is_number(value)) return hooks.is_size(value);
+  return PyObject_IsInstance(value, reinterpret_cast<PyObject*>(&PyLong_Type)) == 1;
+}
+
+int is_kept_int(py::Borrowed number) {
+  constexpr long kLeast = -5, kMost = 256;
+  const py::Ref least = py::Ref::steal(PyLong_FromLong(kLeast)), most = py::Ref::steal(PyLong_FromLong(kMost));
+  if (!least || !most) return -1;
+  const int is_above = PyObject_RichCompareBool(number, least.get(), Py_GE);
+  return is_above == 1 ? PyObject_RichCompareBool(number, most.get(), Py_LE) : is_above;
+}
+
 bool is_real_tensor(py::Borrowed value, const TensorHooks& hooks) {
   constexpr unsigned long kNeverTensor =
       Py_TPFLAGS_LONG_SUBCLASS | Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_BYTES_SUBCLASS |

@@ -21,6 +21,12 @@ namespace thunder::interpreter {
 /// Same type and same value, to the last bit; runs no user code for what `classify` calls kEquality.
 [[nodiscard]] bool equal_constants(py::Borrowed left, py::Borrowed right);
 
+/// Whether it stands for an int that other calls have another one for.
+[[nodiscard]] bool is_changing_int(py::Borrowed value, const TensorHooks& hooks);
+
+/// Whether Python has one object for all ints of this value; -1 with an exception.
+[[nodiscard]] int is_kept_int(py::Borrowed number);
+
 /// A float that is no number: containers tell two of them apart by their identity.
 [[nodiscard]] bool is_nan(py::Borrowed value);
 

@@ -97,6 +97,7 @@ class Reads {
   bool examine(PyObject* owner, Aspect aspect);
   bool examine_presence(PyObject* owner, PyObject* key);
   bool examine_identity(PyObject* left, PyObject* right);
+  int is_same(PyObject* left, PyObject* right);
   /// Sets `read` to what was recorded for the program, if anything was.
   bool read_item(PyObject* owner, PyObject* key, PyObject* value, const Read** read = nullptr);
   /// Guards the contents of a container as they were before the program wrote to it. `kProgram`: nobody gets them.

@@ -52,6 +52,7 @@ class Tracker final : public Observer {
   bool examine_presence(PyObject* owner, PyObject* key) override { return reads_.examine_presence(owner, key); }
   bool examine(PyObject* owner, Aspect aspect) override { return reads_.examine(owner, aspect); }
   bool examine_identity(PyObject* left, PyObject* right) override { return reads_.examine_identity(left, right); }
+  int is_same(PyObject* left, PyObject* right) override { return reads_.is_same(left, right); }
   void examine_key(PyObject* key) override { reads_.record_key(key); }
   void examine_shared(PyObject* left, PyObject* right) override { reads_.record_shared(left, right); }
   int is_instance(PyObject* object, PyObject* kind) override { return state_.hooks.is_instance(object, kind); }
