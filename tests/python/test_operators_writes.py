@@ -301,3 +301,20 @@ def test_write_through_a_conjugate() -> None:
 
 def test_write_to_an_expanded_tensor_raises_as_in_eager() -> None:
     assert_as_eager(lambda a: torch.zeros(4).expand(3, 4).add_(a), x(grad=False))
+
+
+def test_data_of_a_view_that_was_written_over_is_refused_in_python() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        rows = x * 2
+        first = rows
+        for row in rows:
+            for number in range(2):
+                first.tolist()
+                rows.scatter_(-1, torch.zeros_like(rows, dtype=torch.long), number)
+                first = row
+        return rows.sum()
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        a = torch.tensor([[-2.0, 3.0, 2.0]], requires_grad=True)
+        torch.testing.assert_close(compiled(a), program(a))

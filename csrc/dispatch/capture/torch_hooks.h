@@ -8,6 +8,7 @@
 #include "dispatch/call/overrides.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/traced_number.h"
+#include "dispatch/python/errors.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/python/python_ref.h"
 #include "interpreter/python/tensor_hooks.h"
@@ -50,6 +51,7 @@ class TorchHooks final : public interpreter::TensorHooks {
 
   [[nodiscard]] bool is_number(PyObject* object) const override { return is_traced_number(object); }
   PyObject* present_sizes(PyObject* value) override;
+  void translate_exception() override { set_python_error(); }
   [[nodiscard]] bool is_size(PyObject* object) const override { return is_size_number(object); }
   PyObject* lift_number(PyObject* number, const std::string& path, std::size_t* input) override;
   bool numbers_change(PyObject* sequence, const std::string& path) override;

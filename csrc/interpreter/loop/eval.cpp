@@ -151,7 +151,7 @@ start_frame:
     argument = (argument << 8) | m.pc->argument;          \
     goto* targets[m.pc->opcode];                          \
   } else {                                                \
-    THUNDER_FOLLOW(handler<kObserved>(m, argument))       \
+    THUNDER_FOLLOW(THUNDER_STEP(handler))                 \
   }
 #include "interpreter/loop/opcodes.h"
 
@@ -262,30 +262,41 @@ bool has_defaults(PyObject* function) {
   return object->func_defaults != nullptr || object->func_kwdefaults != nullptr;
 }
 
-/// Asks the observer about a frame that C code or a generator's resumption entered.
-PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
-  Context& context = *current_context;
+/// Tells the observer about a frame that C code or a generator's resumption entered, and asks how its code is treated.
+/// False with an exception set.
+bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
   PyObject* function = reinterpret_cast<PyObject*>(function_of(frame));
   if (context.announced == function) {
     context.announced = nullptr;
-    if (has_defaults(function) && !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
-      return refuse_frame(tstate, frame);
-  } else {
-    if (frame->owner != FRAME_OWNED_BY_GENERATOR) {
-      PyObject* result = nullptr;
-      const int status = context.observer->before_python_call(function, nullptr, 0, nullptr, &result);
-      Py_XDECREF(result);
-      if (status == 0 && code_of(frame)->co_argcount > 0 && frame->localsplus[0] != nullptr) {
-        context.observer->enter_method(code_of(frame), frame->localsplus,
-                                       static_cast<std::size_t>(code_of(frame)->co_argcount));
-      }
-      if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame)))
-        return refuse_frame(tstate, frame);
+    return !has_defaults(function) || observed_arguments(*context.observer, frame->localsplus, code_of(frame));
+  }
+  if (frame->owner != FRAME_OWNED_BY_GENERATOR) {
+    PyObject* result = nullptr;
+    const int status = context.observer->before_python_call(function, nullptr, 0, nullptr, &result);
+    Py_XDECREF(result);
+    if (status == 0 && code_of(frame)->co_argcount > 0 && frame->localsplus[0] != nullptr) {
+      context.observer->enter_method(code_of(frame), frame->localsplus,
+                                     static_cast<std::size_t>(code_of(frame)->co_argcount));
     }
-    if (const Treatment treatment = context.observer->treatment(code_of(frame)); is_native(treatment)) {
-      const NativeFunctionScope native(treatment);
-      return evaluate_natively(tstate, frame, throwing);
-    }
+    if (status < 0 || !observed_arguments(*context.observer, frame->localsplus, code_of(frame))) return false;
+  }
+  treatment = context.observer->treatment(code_of(frame));
+  return true;
+}
+
+/// Evaluates a frame that C code or a generator's resumption entered.
+PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
+  Context& context = *current_context;
+  Treatment treatment{};
+  try {
+    if (!announce_frame(context, frame, treatment)) return refuse_frame(tstate, frame);
+  } catch (...) {
+    context.observer->translate_exception();
+    return refuse_frame(tstate, frame);
+  }
+  if (is_native(treatment)) {
+    const NativeFunctionScope native(treatment);
+    return evaluate_natively(tstate, frame, throwing);
   }
   if (makes_generator(frame)) return make_generator(tstate, frame);
   return run<true>(tstate, frame, throwing);

@@ -144,7 +144,7 @@ PyObject* run(PyThreadState* tstate, Frame* frame, int throwing) {
     argument = (argument << 8) | m.pc->argument;                        \
     goto* targets[m.pc->opcode];                                        \
   } else {                                                              \
-    THUNDER_FOLLOW(handler<kObserved>(m, argument))                     \
+    THUNDER_FOLLOW(THUNDER_STEP(handler))                               \
   }
 #include "interpreter/loop/opcodes.h"
 
@@ -188,30 +188,43 @@ leave:
   return m.result;
 }
 
-/// Asks the observer about a frame that C code, a call or a generator's resumption entered.
-PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
-  Context& context = *current_context;
+/// Tells the observer about a frame that C code, a call or a generator's resumption entered, and asks how its code is
+/// treated. False with an exception set.
+bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
   if (context.announced != nullptr &&
       PyFunction_GET_CODE(context.announced) == reinterpret_cast<PyObject*>(frame->f_code)) {
     const auto* function = reinterpret_cast<PyFunctionObject*>(context.announced);
     context.announced = nullptr;
     const bool has_defaults = function->func_defaults != nullptr || function->func_kwdefaults != nullptr;
-    if (has_defaults && !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return nullptr;
-  } else {
-    if (frame->f_gen == nullptr) {
-      PyObject* result = nullptr;
-      const int status = context.observer->before_python_call(nullptr, nullptr, 0, nullptr, &result);
-      Py_XDECREF(result);
-      if (status == 0 && frame->f_code->co_argcount > 0 && frame->f_localsplus[0] != nullptr) {
-        context.observer->enter_method(frame->f_code, frame->f_localsplus,
-                                       static_cast<std::size_t>(frame->f_code->co_argcount));
-      }
-      if (status < 0 || !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return nullptr;
+    return !has_defaults || observed_arguments(*context.observer, frame->f_localsplus, frame->f_code);
+  }
+  if (frame->f_gen == nullptr) {
+    PyObject* result = nullptr;
+    const int status = context.observer->before_python_call(nullptr, nullptr, 0, nullptr, &result);
+    Py_XDECREF(result);
+    if (status == 0 && frame->f_code->co_argcount > 0 && frame->f_localsplus[0] != nullptr) {
+      context.observer->enter_method(frame->f_code, frame->f_localsplus,
+                                     static_cast<std::size_t>(frame->f_code->co_argcount));
     }
-    if (const Treatment treatment = context.observer->treatment(frame->f_code); is_native(treatment)) {
-      const NativeFunctionScope native(treatment);
-      return evaluate_natively(tstate, frame, throwing);
-    }
+    if (status < 0 || !observed_arguments(*context.observer, frame->f_localsplus, frame->f_code)) return false;
+  }
+  treatment = context.observer->treatment(frame->f_code);
+  return true;
+}
+
+/// Evaluates a frame that C code, a call or a generator's resumption entered.
+PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
+  Context& context = *current_context;
+  Treatment treatment{};
+  try {
+    if (!announce_frame(context, frame, treatment)) return nullptr;
+  } catch (...) {
+    context.observer->translate_exception();
+    return nullptr;
+  }
+  if (is_native(treatment)) {
+    const NativeFunctionScope native(treatment);
+    return evaluate_natively(tstate, frame, throwing);
   }
   return run<true>(tstate, frame, throwing);
 }

@@ -89,6 +89,10 @@ class Observer {
   virtual PyObject* spread(PyObject* container) {
     return examine(container, Aspect::kContents) ? Py_NewRef(container) : nullptr;
   }
+  /// Makes the exception of C++ that is being handled the pending one of Python.
+  virtual void translate_exception() {
+    PyErr_SetString(PyExc_SystemError, "thunder.interpreter: an exception of C++ in what observes the program");
+  }
   /// The program depends on these two being different objects, or not.
   virtual bool examine_identity(PyObject* /*left*/, PyObject* /*right*/) { return true; }
   /// `left is right`, on which the program depends; -1 with an exception set.

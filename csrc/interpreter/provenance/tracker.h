@@ -51,6 +51,7 @@ class Tracker final : public Observer {
   PyObject* receive(PyObject* value) override { return tensors_.present(value); }
   bool examine_presence(PyObject* owner, PyObject* key) override { return reads_.examine_presence(owner, key); }
   bool examine(PyObject* owner, Aspect aspect) override { return reads_.examine(owner, aspect); }
+  void translate_exception() override { state_.hooks.translate_exception(); }
   bool examine_identity(PyObject* left, PyObject* right) override { return reads_.examine_identity(left, right); }
   int is_same(PyObject* left, PyObject* right) override { return reads_.is_same(left, right); }
   void examine_key(PyObject* key) override { reads_.record_key(key); }

@@ -18,6 +18,8 @@ enum class ConstantKind {
 class TensorHooks {
  public:
   virtual ~TensorHooks() = default;
+  /// Makes the exception of C++ that is being handled the pending one of Python.
+  virtual void translate_exception() { PyErr_SetString(PyExc_SystemError, "thunder: an exception of C++"); }
   /// A tensor that lives outside of the trace.
   [[nodiscard]] virtual bool is_real_tensor(PyObject* object) const = 0;
   /// A tensor of the trace.
