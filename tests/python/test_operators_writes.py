@@ -315,6 +315,7 @@ def test_data_of_a_view_that_was_written_over_is_refused_in_python() -> None:
         return rows.sum()
 
     compiled = thunder.jit(program)
-    for _ in range(2):
-        a = torch.tensor([[-2.0, 3.0, 2.0]], requires_grad=True)
-        torch.testing.assert_close(compiled(a), program(a))
+    a = torch.tensor([[-2.0, 3.0, 2.0]], requires_grad=True)
+    with pytest.warns(thunder.errors.EagerFallbackWarning, match=r"a view that was made[^\0]*first.tolist\(\)"):
+        result = compiled(a)
+    torch.testing.assert_close(result, program(a))
