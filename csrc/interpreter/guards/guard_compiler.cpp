@@ -128,19 +128,19 @@ PyObject* GuardCompiler::keep(py::Borrowed object) {
 py::Ref GuardCompiler::reference_to(py::Borrowed object, bool is_member) const {
   if (is_member && is_real_tensor(object, hooks_)) return py::Ref::steal(PyWeakref_NewRef(object, nullptr));
   const Node* node = provenance_.find(object);
-  const Read* identity = node == nullptr || node->is_constant()
-                             ? nullptr
-                             : provenance_.find_read(*node, Accessor::kState, nullptr,
-                                                     static_cast<Py_ssize_t>(StateKind::kIdentity));
+  const Read* identity =
+      node == nullptr || node->is_constant()
+          ? nullptr
+          : provenance_.find_read(*node, Accessor::kState, nullptr, static_cast<Py_ssize_t>(StateKind::kIdentity));
   if (identity == nullptr || identity->value.get() == object) return nullptr;
   return identity->value;
 }
 
 void GuardCompiler::set_key(GuardInstruction& step, py::Borrowed key) {
   const bool are_members = step.op == GuardOp::kKeys || step.op == GuardOp::kMembers;
-  const py::Ref weak = key == nullptr ? py::Ref() : weak_key(key, [&](py::Borrowed object) {
-    return reference_to(object, are_members);
-  });
+  const py::Ref weak = key == nullptr
+                           ? py::Ref()
+                           : weak_key(key, [&](py::Borrowed object) { return reference_to(object, are_members); });
   if (weak) step.number |= kHeldWeakly;
   step.object = keep(weak ? weak.get() : key);
 }

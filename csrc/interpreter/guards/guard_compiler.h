@@ -35,7 +35,8 @@ class GuardCompiler {
   PyObject* keep(py::Borrowed object);
   /// Sets the key of a step, or its tuple of keys, which is held weakly where it may be.
   void set_key(GuardInstruction& step, py::Borrowed key);
-  /// The weak reference by which an object is guarded that is a key, or a member of a tuple of all keys; null where the key is to be held itself.
+  /// The weak reference by which an object is guarded that is a key, or a member of a tuple of all keys; null where the
+  /// key is to be held itself.
   [[nodiscard]] py::Ref reference_to(py::Borrowed object, bool is_member) const;
 
   const Provenance& provenance_;

@@ -184,6 +184,12 @@ bool MemoBuilder::find_slot(const GuardStep& load, std::uint32_t owner_index, Py
       if (!PyFunction_Check(owner)) return false;
       *slot = function_slot(owner, static_cast<FunctionPart>(load.number));
       break;
+    case GuardOp::kLoadReferent: {
+      if (!PyWeakref_CheckRefExact(owner)) return false;
+      *slot = &reinterpret_cast<PyWeakReference*>(owner)->wr_object;
+      *value = **slot == Py_None ? nullptr : **slot;
+      return true;
+    }
     case GuardOp::kLoadDescriptor:
       return find_member(owner, load.object, slot, value);
     default:

@@ -133,8 +133,8 @@ bool contains(py::Borrowed set, py::Borrowed member, std::int64_t number) {
 }  // namespace
 
 bool is_held_weakly(GuardOp op, std::int64_t number) {
-  const bool has_key = op == GuardOp::kLoadDictItem || op == GuardOp::kKeys || op == GuardOp::kMembers ||
-                       op == GuardOp::kContains;
+  const bool has_key =
+      op == GuardOp::kLoadDictItem || op == GuardOp::kKeys || op == GuardOp::kMembers || op == GuardOp::kContains;
   return has_key && (number & kHeldWeakly) != 0;
 }
 
