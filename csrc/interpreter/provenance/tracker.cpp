@@ -70,9 +70,11 @@ const Read* record_enumeration_value(const TrackerState& state, Reads& reads, No
 
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
+  const Read* in_class = nullptr;
   if (!state_.hooks.is_traced(owner)) {
     reads_.note_class(owner);
-    reads_.record_type_attribute(Py_TYPE(owner), name);
+    const bool is_shown = source == AttributeSource::kType;
+    in_class = reads_.record_type_attribute(Py_TYPE(owner), name, is_shown ? Audience::kProgram : Audience::kCode);
     reads_.record_type_attribute(Py_TYPE(owner), getattribute);
   }
   enter_class_dict(reads_, owner, value);
@@ -93,10 +95,10 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
     }
     case AttributeSource::kType:
       reads_.record_absent_from_instance(owner, name);
-      break;
+      return tensors_.present(value, in_class);
     case AttributeSource::kTypeObject:
-      reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
-      break;
+      in_class = reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name, Audience::kProgram);
+      return tensors_.present(value, in_class);
     case AttributeSource::kDescriptor:
       if (state_.hooks.is_traced(owner)) {
         // A gradient has a history where a backward makes a graph.
