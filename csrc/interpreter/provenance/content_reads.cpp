@@ -268,7 +268,14 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
 }
 
 bool Reads::examine_identity(PyObject* left, PyObject* right) {
-  if (left != right && state_.hooks.is_number(left) && state_.hooks.is_number(right)) {
+  // Such a number is seen as another object at each place that it is read from.
+  const auto changes = [this](PyObject* object) {
+    return state_.hooks.is_number(object) || state_.hooks.is_size(object);
+  };
+  const auto may_be_same = [&](PyObject* object) {
+    return changes(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object);
+  };
+  if (left != right && (changes(left) || changes(right)) && may_be_same(left) && may_be_same(right)) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
     return false;
   }
