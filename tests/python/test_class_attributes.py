@@ -1,4 +1,4 @@
-"""Values that lie in classes: compared by what they are, inputs where they are tensors or change, and not kept alive."""
+"""Values that lie in classes: guarded by value, inputs where they are tensors or change, and not kept alive."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_values_in_classes_are_those_of_each_call(read: str, value: str, where: 
         classes, x, run = new_classes(), torch.ones(2), []
         for i in range(8):
             if i != 5:
-                setattr(getattr(classes, where), "a", VALUES[value](i))
+                getattr(classes, where).a = VALUES[value](i)
             elif "a" in vars(getattr(classes, where)) and where != "Base":
                 delattr(getattr(classes, where), "a")
             if read == "is" and i == 6:
