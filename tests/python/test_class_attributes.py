@@ -16,7 +16,7 @@ import thunder
 
 
 class Settings:
-    """What one of the values in a class may be."""
+    """An object that may lie in a class."""
 
     def __init__(self, factor: float) -> None:
         self.factor = factor

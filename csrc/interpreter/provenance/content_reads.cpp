@@ -272,10 +272,18 @@ bool Reads::examine_identity(PyObject* left, PyObject* right) {
   const auto changes = [this](PyObject* object) {
     return state_.hooks.is_number(object) || state_.hooks.is_size(object);
   };
-  const auto may_be_same = [&](PyObject* object) {
-    return changes(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object);
+  const auto is_lifted = [this](PyObject* object) {
+    const auto shows = [&](const Read& read) { return read.seen.get() == object; };
+    return std::ranges::any_of(state_.provenance.call().reads, shows) ||
+           std::ranges::any_of(state_.provenance.nodes(),
+                               [&](const Node& node) { return std::ranges::any_of(node.reads, shows); });
   };
-  if (left != right && (changes(left) || changes(right)) && may_be_same(left) && may_be_same(right)) {
+  const auto may_be = [&](PyObject* number, PyObject* object) {
+    if (!changes(number)) return false;
+    const bool is_plain = PyLong_CheckExact(object) || PyFloat_CheckExact(object);
+    return changes(object) || (is_plain && is_lifted(number));
+  };
+  if (left != right && (may_be(left, right) || may_be(right, left))) {
     PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: whether two numbers that change are one object is asked");
     return false;
   }
