@@ -62,6 +62,8 @@ constexpr std::array kBookkeeping{
     FunctionInFile{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
     FunctionInFile{"autograd/function.py",
                    "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
+    // Handles of hooks, which are numbered through; see `require_no_handles`.
+    FunctionInFile{"utils/hooks.py", "__init__"},
     // Once torch.compile was used, every module that is made is registered, by address, until it dies.
     FunctionInFile{"_dynamo/mutation_guard.py", "tag"},
     FunctionInFile{"_dynamo/utils.py", "_remove_id"},

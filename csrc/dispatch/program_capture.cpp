@@ -277,6 +277,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   ir::ArgumentList outputs = planner.outputs();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
+  require_no_handles(structure_, first_hook_id_);
   writes_ = InputWrites(recorder_, reads_buffers(tracker_));
   for (const auto& [input, value] : recorder_.memory.inputs_with_new_history()) outputs.emplace_back(value);
   require_same_attributes(hooks_);

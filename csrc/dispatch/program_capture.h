@@ -16,6 +16,7 @@
 #include "dispatch/capture/custom_functions.h"
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/deferred_calls.h"
+#include "dispatch/capture/end_checks.h"
 #include "dispatch/capture/gradient_hooks.h"
 #include "dispatch/capture/inner_backward.h"
 #include "dispatch/capture/program_call.h"
@@ -96,6 +97,7 @@ class ProgramCapture final : tracer::RecordingHost {
   SourceLocator locator_;
   ThreadState state_;  ///< before the trace
   bool grad_mode_after_ = true;
+  std::int64_t first_hook_id_ = next_hook_id();
   ir::SourceLocation failed_;
   bool has_returned_ = false;
   bool is_recorded_ = false;

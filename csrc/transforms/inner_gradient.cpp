@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "ir/symbol_values.h"
+#include "operators/facts.h"
 #include "tracer/aside_of_layers.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/symbols.h"
@@ -218,6 +220,22 @@ InnerGradient::Half InnerGradient::copy_backward(tracer::TraceNode& node, Deriva
   return result;
 }
 
+namespace {
+
+/// The value that one of the first `count` symbols' values is a view of, by way of other views; that value itself where
+/// it is none.
+ir::ValueId viewed_by(const ir::Trace& trace, std::size_t count, ir::ValueId id) {
+  for (const ir::BoundSymbol& symbol : std::span(trace.symbols).first(count) | std::views::reverse) {
+    if (!operators::is_view(*symbol.op) || symbol.arguments.empty()) continue;
+    const auto* viewed = symbol.arguments[0].get<ir::ValueId>();
+    const std::vector<ir::ValueId> results = ir::flat_results(symbol);
+    if (viewed != nullptr && std::ranges::find(results, id) != results.end()) id = *viewed;
+  }
+  return id;
+}
+
+}  // namespace
+
 bool InnerGradient::reads_written(tracer::TraceNode& node) {
   if (node.is_released() || !node.watches_written()) return false;
   const Derivation& derivation = derivation_of(node);
@@ -230,9 +248,12 @@ bool InnerGradient::reads_written(tracer::TraceNode& node) {
   const OperatorReplay::Backward& half = backward_for(replay, cotangents);
   bool found = false;
   const auto look_at = [&](ir::ValueId id) {
-    if (id == ir::kNoValue || !replay.is_of_forward(id) || index_of(id) >= derivation.values.size()) return;
-    const ir::ValueId value = derivation.values[index_of(id)];
-    found |= value != ir::kNoValue && node.is_written(value);
+    if (id == ir::kNoValue || !replay.is_of_forward(id)) return;
+    for (const ir::ValueId read : {id, viewed_by(replay.trace(), replay.forward_end(), id)}) {
+      if (index_of(read) >= derivation.values.size()) continue;
+      const ir::ValueId value = derivation.values[index_of(read)];
+      found |= value != ir::kNoValue && node.is_written(value);
+    }
   };
   for (const ir::BoundSymbol& symbol : std::span(replay.trace().symbols).subspan(half.begin, half.end - half.begin)) {
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, look_at);

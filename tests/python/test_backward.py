@@ -247,3 +247,38 @@ def test_hook_on_one_gradient_does_not_change_another() -> None:
     thunder.jit(lambda x, z: torch.cat([x, torch.zeros(2, 3)]) + z)(x, z).sum().backward()
     assert torch.equal(x.grad, torch.full((2, 3), 2.0))
     assert torch.equal(z.grad, torch.full((4, 3), 4.0))
+
+
+WRITES: dict[str, Callable[[nn.Module, torch.Tensor], Any]] = {
+    "add": lambda m, y: (m(y), y.add_(1))[0],
+    "after another": lambda m, y: (y.mul_(0.5), m(y), y.add_(1))[1],
+    "part": lambda m, y: (m(y), y[:, 0].zero_())[0],
+    "view": lambda m, y: (m(y.view(-1, 4)), y.add_(1))[0],
+    "other": lambda m, y: (m(y + 1), y.add_(1))[0],
+    "shape": lambda m, y: (m(y + 1).sum(0, keepdim=True).expand_as(y), y.add_(1))[0],
+    "sum": lambda m, y: (m.weight.sum() * y.sum(), y.add_(1))[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("needs_grad", [False, True])
+@pytest.mark.parametrize("name", WRITES)
+def test_what_a_backward_needs_is_written_to_inside(name: str, needs_grad: bool, shape: tuple[int, ...]) -> None:
+    runs = []
+    for function in (WRITES[name], thunder.jit(WRITES[name])):
+        torch.manual_seed(0)
+        module = nn.Linear(4, 4)
+        x = torch.randn(shape, requires_grad=needs_grad)
+        y, run = x * 1.5, []
+        for _ in range(3):
+            result = function(module, y)
+            try:
+                result.sin().sum().backward(retain_graph=True)
+            except RuntimeError:
+                run.append("RuntimeError")
+            else:
+                run.append([each.clone() for each in (y.detach(), module.weight.grad)])
+        runs.append(run)
+    torch.testing.assert_close(*[[each for each in run if each != "RuntimeError"] for run in runs])
+    assert [each == "RuntimeError" for each in runs[0]] == [each == "RuntimeError" for each in runs[1]]

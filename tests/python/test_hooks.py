@@ -80,3 +80,91 @@ def test_retain_grad_inside() -> None:
         return y * 3
 
     assert_as_eager(program, sequence())
+
+
+def removed_inside(module: nn.Module, x: torch.Tensor) -> Any:
+    handle = module.register_forward_hook(lambda m, args, out: out * 2)
+    result = module(x)
+    handle.remove()
+    return result
+
+
+def features(module: nn.Module, x: torch.Tensor) -> Any:
+    kept: list[torch.Tensor] = []
+    with module.register_forward_hook(lambda m, args, out: kept.append(out.detach()), prepend=True):
+        result = module(x)
+    return result, kept
+
+
+def backward_inside(module: nn.Module, x: torch.Tensor) -> Any:
+    module(x).sum().backward()
+    return module.weight.grad
+
+
+def left_registered(module: nn.Module, x: torch.Tensor) -> Any:
+    module.register_forward_hook(lambda m, args, out: out * 2)
+    return module(x)
+
+
+def kept_handle(module: nn.Module, x: torch.Tensor) -> Any:
+    module.handles = [*getattr(module, "handles", []), module.register_forward_pre_hook(lambda m, args: (args[0] + 1,))]
+    return module(x), module.handles[-1].id
+
+
+def number_in_text(module: nn.Module, x: torch.Tensor) -> Any:
+    with module.register_forward_hook(lambda m, args, out: out * 2) as handle:
+        result = module(x)
+    module.names = [*getattr(module, "names", []), f"hook {handle.id}"]
+    assert len({*module.names}) == len(module.names)
+    return result
+
+
+HOOKED: dict[str, tuple[Callable[[nn.Module], Any], Callable[[nn.Module, torch.Tensor], Any], bool]] = {
+    "removed": (lambda m: None, removed_inside, True),
+    "features": (lambda m: None, features, True),
+    "full backward, forward alone": (
+        lambda m: m.register_full_backward_hook(lambda *a: None),
+        lambda m, x: m(x),
+        True,
+    ),
+    "full backward": (
+        lambda m: m.register_full_backward_hook(lambda m, grads, out: (grads[0],)),
+        backward_inside,
+        True,
+    ),
+    "full backward before": (
+        lambda m: m.register_full_backward_pre_hook(lambda m, out: (out[0] * 2,)),
+        backward_inside,
+        True,
+    ),
+    "left": (lambda m: None, left_registered, False),
+    "kept": (lambda m: None, kept_handle, False),
+    "number in text": (lambda m: None, number_in_text, False),
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("name", HOOKED)
+def test_handles_of_hooks_that_are_made_inside_are_not_traced_for(name: str) -> None:
+    register, function, is_compiled = HOOKED[name]
+    runs, compiled = [], thunder.jit(function)
+    for called in (function, compiled):
+        torch.manual_seed(0)
+        module, run = nn.Linear(4, 4), []
+        register(module)
+        numbers = []
+        for i in range(8):
+            if i == 5:  # another handle gets the next number
+                module.register_forward_hook(lambda m, args, out: out + 3)
+            result = called(module, torch.full((2, 4), float(i)))
+            if name == "kept":
+                result, number = result
+                numbers.append(number)
+            run.append((result, len(module._forward_hooks), len(module._forward_pre_hooks)))
+            assert len({*numbers}) == len(numbers)
+            module.zero_grad(set_to_none=i > 2)
+        runs.append(run)
+    torch.testing.assert_close(*runs)
+    if is_compiled:
+        assert thunder.cache_misses(compiled) <= 5
+        assert thunder.compile_stats(compiled)["eager_calls"] == 0

@@ -309,3 +309,49 @@ def test_results_that_equal_a_view_lie_in_memory_as_eager_makes_them(
         if expected.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
             result.detach().zero_()
         assert torch.equal(x, before)
+
+
+def leaf_of(q: torch.Tensor) -> torch.Tensor:
+    return (q * 2).detach().requires_grad_()
+
+
+def step_of_leaf(q: torch.Tensor, show: Callable[[torch.Tensor], Any]) -> Any:
+    z = leaf_of(q)
+    (gradient,) = torch.autograd.grad(z.pow(4).sum(), z)
+    with torch.no_grad():
+        z -= gradient * 0.01
+    return show(z), gradient
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda z: z.detach(),
+        lambda z: z.detach()[1:].t(),
+        lambda z: z.detach().requires_grad_(),
+        lambda z: (z.detach(), z.detach()),
+        lambda z: (z, z.detach()),
+        lambda z: z.mul(3).detach(),
+    ],
+    ids=["detached", "views", "leaf", "twice", "beside", "computed"],
+)
+@pytest.mark.parametrize("make", [leaf_of, lambda q: torch.nn.Parameter(q * 2)], ids=["detached", "parameter"])
+def test_what_is_detached_from_a_leaf_made_inside_is_returned(make: Any, show: Any) -> None:
+    compiled = thunder.jit(lambda q: (show(make(q)), step_of_leaf(q, show)), fullgraph=True)
+    function = compiled.__wrapped__
+    for i in range(3):
+        runs = []
+        for called in (function, compiled):
+            (first, (second, gradient)) = called(torch.ones(2, 2) + i)
+            run = [gradient]
+            for each in (first, second):
+                tensors = each if isinstance(each, tuple) else (each,)
+                run += [
+                    [t.detach().clone(), t.requires_grad, t.is_leaf, t._version, t.stride(), t.data_ptr() % 8]
+                    for t in tensors
+                ]
+                with torch.no_grad():
+                    tensors[-1].add_(1)
+                run += [[t.detach().clone(), t._version] for t in tensors]
+            runs.append(run)
+        torch.testing.assert_close(*runs)

@@ -62,9 +62,21 @@ std::shared_ptr<GuardedSet> GuardedSet::without_least_used(std::size_t count) co
   for (const Use& use : uses_) order.push_back(use.last);
   std::ranges::sort(order);
   const std::uint64_t first_kept = count < order.size() ? order[count] : clock_ + 1;
+  return of_members([&](std::size_t index) { return uses_[index].last >= first_kept; });
+}
+
+bool GuardedSet::has_dead() const {
+  return std::ranges::any_of(members_, [](const auto& member) { return member->guards.is_dead(); });
+}
+
+std::shared_ptr<GuardedSet> GuardedSet::without_dead() const {
+  return of_members([&](std::size_t index) { return !members_[index]->guards.is_dead(); });
+}
+
+std::shared_ptr<GuardedSet> GuardedSet::of_members(const std::function<bool(std::size_t index)>& is_kept) const {
   auto kept = std::make_shared<GuardedSet>();
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (uses_[i].last < first_kept) continue;
+    if (!is_kept(i)) continue;
     kept->add(members_[i], uses_[i].number);
     kept->uses_.back().last = uses_[i].last;
   }

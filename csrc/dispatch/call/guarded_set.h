@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +30,9 @@ class GuardedSet {
   [[nodiscard]] std::size_t number_of(std::size_t index) const { return uses_[index].number; }
   /// A set of the others, without those `count` that were not used for longest.
   [[nodiscard]] std::shared_ptr<GuardedSet> without_least_used(std::size_t count) const;
+  /// Whether a specialization holds for no call any more, as an object is dead that it had read by.
+  [[nodiscard]] bool has_dead() const;
+  [[nodiscard]] std::shared_ptr<GuardedSet> without_dead() const;
   [[nodiscard]] bool is_full() const { return tree_.is_full(); }
   [[nodiscard]] const std::vector<std::shared_ptr<const Specialization>>& specializations() const { return members_; }
   [[nodiscard]] const interpreter::GuardTree& tree() const { return tree_; }
@@ -57,6 +61,7 @@ class GuardedSet {
     std::uint64_t last = 0;  ///< on `clock_`
   };
 
+  [[nodiscard]] std::shared_ptr<GuardedSet> of_members(const std::function<bool(std::size_t index)>& is_kept) const;
   void note_use(std::size_t index) {
     recent_ = index;
     uses_[index].last = ++clock_;

@@ -75,9 +75,11 @@ const tracer::ViewOf* view_of(const at::Tensor& tensor) {
 OutputView::OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input) {
   bool is_cut = false;  // between the view and the root, for autograd
   for (at::Tensor tensor = view; !tensor.is_same(root); tensor = at::Tensor(view_of(tensor)->parent)) {
+    // Behind a `detach()` nobody can tell that what it shows is a leaf.
+    const bool shows_leaf = !is_cut && !tensor.is_same(view) && is_leaf_of_gradients(tensor);
     is_cut |= tracer::is_detached(*view_of(tensor));
     if (view_of(tensor)->is_data && version_ == 0 && !view.is_inference()) version_ = view._version();
-    if (!tensor.is_same(view) && is_leaf_of_gradients(tensor)) {
+    if (shows_leaf) {
       refuse("a view is returned or stored of a leaf that is made inside, and is not; return a clone");
     }
     add(*view_of(tensor));

@@ -87,6 +87,17 @@ void SpecializationCache::note_miss(const ThreadState& now, const interpreter::C
   explained_.push_back(std::move(miss));
 }
 
+void SpecializationCache::drop_dead() {
+  const auto has_dead = [](const std::shared_ptr<GuardedSet>& set) { return set->has_dead(); };
+  if (std::ranges::none_of(*sets_, has_dead)) return;
+  Sets sets;
+  for (const auto& set : *sets_) {
+    auto kept = has_dead(set) ? set->without_dead() : set;
+    if (!kept->specializations().empty()) sets.push_back(std::move(kept));
+  }
+  sets_ = std::make_shared<const Sets>(std::move(sets));
+}
+
 bool SpecializationCache::make_room() {
   if (hits_ - hits_before_room_ < kDropped * kHitsForEach) return false;
   hits_before_room_ = hits_;
@@ -283,6 +294,8 @@ Served SpecializationCache::serve_new(const interpreter::CallArguments& argument
   }
   if (failed_traces_ >= kMostFailedTraces) return Served::kEager;
   if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false, result, failure);
+  // Only now: a later trace is often equal to that of a dead one, whose compiled program it shares.
+  if (count() >= kLimit) drop_dead();
   if (count() >= kLimit && !make_room()) return call_past_limit(arguments, result, failure);
   return trace_and_run(arguments, /*keeps=*/true, result, failure);
 }

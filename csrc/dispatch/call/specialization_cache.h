@@ -78,6 +78,8 @@ class SpecializationCache {
   /// Past the limit of specializations: warns once, naming the cause. A program that read other data may be traced for
   /// this call alone, with the segments that are known, where that is faster than eager; any other runs in eager.
   Served call_past_limit(const interpreter::CallArguments& arguments, PyObject** result, Failure& failure);
+  /// Drops specializations that hold for no call any more.
+  void drop_dead();
   /// Drops what was not used for longest, where the calls that were served since the last time pay for new traces.
   bool make_room();
   /// `keeps`: for later calls too.

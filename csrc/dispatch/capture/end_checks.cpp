@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "dispatch/call/output_plan.h"
+#include "dispatch/capture/substitutes.h"
 #include "interpreter/python/python_ref.h"
 #include "transforms/functorch_layer.h"
 
@@ -31,6 +32,51 @@ void require_same_variables(const interpreter::Tracker& tracker) {
   throw UserError(ErrorKind::kNotImplemented,
                   "thunder.jit: a part under torch.utils.checkpoint, or a hook or backward, reads a variable of the "
                   "function around it that is assigned anew afterwards; give it as an argument, or as a default");
+}
+
+std::int64_t next_hook_id() {
+  const py::Ref next = loaded_function("torch.utils.hooks", "RemovableHandle.next_id");
+  return next && PyLong_CheckExact(next.get()) ? PyLong_AsLongLong(next.get()) : 0;
+}
+
+namespace {
+
+/// Parts that a call returns or stores. A key that is only deleted is not one of them.
+std::vector<bool> find_kept(const interpreter::Structure& structure) {
+  std::vector<bool> kept(structure.parts().size());
+  kept[structure.result()] = true;
+  for (const interpreter::Effect& effect : structure.effects()) {
+    const bool keeps_key = has_key(effect.kind) && effect.kind != interpreter::EffectKind::kDeleteItem;
+    if (keeps_key) kept[effect.key] = true;
+    if (has_value(effect.kind)) kept[effect.value] = true;
+  }
+  for (const interpreter::StructurePart& part : structure.parts()) {
+    for (const std::uint32_t child : part.children) kept[child] = true;
+  }
+  return kept;
+}
+
+}  // namespace
+
+void require_no_handles(const interpreter::Structure& structure, std::int64_t first) {
+  const std::int64_t end = next_hook_id();
+  if (first == end) return;
+  const py::Ref handle = loaded_function("torch.utils.hooks", "RemovableHandle");
+  const std::vector<bool> kept = find_kept(structure);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    const interpreter::StructurePart& part = structure.parts()[i];
+    PyObject* object = part.object.get();
+    if (object == nullptr || !kept[i]) continue;
+    int overflow = 0;
+    const std::int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : -1;
+    const bool is_handle =
+        part.kind == interpreter::PartKind::kInstance && PyType_Check(object) &&
+        PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object), reinterpret_cast<PyTypeObject*>(handle.get())) != 0;
+    if (!is_handle && (overflow != 0 || number < first || number >= end)) continue;
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: the function leaves a hook registered, or returns or stores its handle, whose number "
+                    "is another one at each call; register it outside, or remove it inside");
+  }
 }
 
 void require_plain_output(PyObject* output) {

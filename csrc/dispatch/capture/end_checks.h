@@ -2,10 +2,12 @@
 
 #include <Python.h>
 
+#include <cstdint>
 #include <string>
 
 #include "dispatch/call/thread_state.h"
 #include "interpreter/provenance/tracker.h"
+#include "interpreter/structures/structure.h"
 
 namespace thunder::dispatch {
 
@@ -17,6 +19,11 @@ namespace thunder::dispatch {
 void require_restored(const ThreadState& before);
 /// Refuses a program that assigns to variables which a backward reads: it has what they held before.
 void require_same_variables(const interpreter::Tracker& tracker);
+/// The number that the next handle of a hook gets; 0: none was made yet.
+[[nodiscard]] std::int64_t next_hook_id();
+/// Refuses a program that keeps a handle of a hook, or its number, which it made since the next number was `first`:
+/// other calls would keep the same number.
+void require_no_handles(const interpreter::Structure& structure, std::int64_t first);
 /// Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
 void require_plain_output(PyObject* output);
 

@@ -5,7 +5,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "interpreter/guards/weak_keys.h"
 #include "interpreter/provenance/opaque_state.h"
+#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -121,6 +123,28 @@ PyObject* GuardCompiler::keep(py::Borrowed object) {
   return object;
 }
 
+// Only an object whose identity is guarded besides: where that fails for a dead one, it does not count that the key is
+// not found.
+py::Ref GuardCompiler::reference_to(py::Borrowed object, bool is_member) const {
+  if (is_member && is_real_tensor(object, hooks_)) return py::Ref::steal(PyWeakref_NewRef(object, nullptr));
+  const Node* node = provenance_.find(object);
+  const Read* identity =
+      node == nullptr || node->is_constant()
+          ? nullptr
+          : provenance_.find_read(*node, Accessor::kState, nullptr, static_cast<Py_ssize_t>(StateKind::kIdentity));
+  if (identity == nullptr || identity->value.get() == object) return nullptr;
+  return identity->value;
+}
+
+void GuardCompiler::set_key(GuardInstruction& step, py::Borrowed key) {
+  const bool are_members = step.op == GuardOp::kKeys || step.op == GuardOp::kMembers;
+  const py::Ref weak = key == nullptr
+                           ? py::Ref()
+                           : weak_key(key, [&](py::Borrowed object) { return reference_to(object, are_members); });
+  if (weak) step.number |= kHeldWeakly;
+  step.object = keep(weak ? weak.get() : key);
+}
+
 std::uint32_t GuardCompiler::add_info(const Node& owner, const Read& read) {
   const bool is_object = read.part != nullptr && read.expectation == Expectation::kObject;
   std::string path = is_object ? expression(*read.part) : expression(owner, read);
@@ -142,9 +166,9 @@ void GuardCompiler::emit_fact(const Node& owner, const Read& read) {
     check.object = keep(value);
   } else if (read.accessor == Accessor::kContains) {
     check.number = value == Py_True;
-    check.object = keep(read.key.get());
+    set_key(check, read.key.get());
   } else {
-    check.object = keep(value);
+    set_key(check, value);
   }
 }
 
@@ -174,8 +198,8 @@ void GuardCompiler::emit_read(const Node& owner, const Read& read) {
   const bool has_register = is_object || (read.expectation == Expectation::kEquality && read.part != nullptr);
   const std::uint32_t loaded = has_register ? register_of(*read.part) : ++scratch_register_;
   GuardInstruction& load = emit(operation_of(read.accessor), loaded, register_of(owner), guard);
-  load.object = keep(read.key.get());
   load.number = read.index;
+  load.op == GuardOp::kLoadDictItem ? set_key(load, read.key.get()) : void(load.object = keep(read.key.get()));
   if (read.accessor == Accessor::kKeyword) {
     load.number = PySequence_Index(program_.names_.get(), read.key.get());
   }

@@ -33,6 +33,11 @@ class GuardCompiler {
   GuardInstruction& emit(GuardOp op, std::uint32_t target, std::uint32_t source, std::uint32_t guard);
   std::uint32_t add_info(const Node& owner, const Read& read);
   PyObject* keep(py::Borrowed object);
+  /// Sets the key of a step, or its tuple of keys, which is held weakly where it may be.
+  void set_key(GuardInstruction& step, py::Borrowed key);
+  /// The weak reference by which an object is guarded that is a key, or a member of a tuple of all keys; null where the
+  /// key is to be held itself.
+  [[nodiscard]] py::Ref reference_to(py::Borrowed object, bool is_member) const;
 
   const Provenance& provenance_;
   const TensorHooks& hooks_;

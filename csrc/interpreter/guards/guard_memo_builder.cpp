@@ -119,7 +119,12 @@ void MemoBuilder::look_at_check(const GuardStep& check, std::uint32_t position, 
       return postpone_check();
     case GuardOp::kState:
       if (may_change(static_cast<StateKind>(check.number))) return postpone_check();
-      if (in_slot) memo_.pins.push_back(py::Ref::share(value));
+      // A word of the weak reference tells when the object dies, whose address another one may get.
+      if (in_slot && value != check.object && PyWeakref_CheckRefExact(check.object)) {
+        add_word(&reinterpret_cast<PyWeakReference*>(check.object)->wr_object);
+      } else if (in_slot) {
+        memo_.pins.push_back(py::Ref::share(value));
+      }
       break;
     default:
       break;
@@ -179,6 +184,12 @@ bool MemoBuilder::find_slot(const GuardStep& load, std::uint32_t owner_index, Py
       if (!PyFunction_Check(owner)) return false;
       *slot = function_slot(owner, static_cast<FunctionPart>(load.number));
       break;
+    case GuardOp::kLoadReferent: {
+      if (!PyWeakref_CheckRefExact(owner)) return false;
+      *slot = &reinterpret_cast<PyWeakReference*>(owner)->wr_object;
+      *value = **slot == Py_None ? nullptr : **slot;
+      return true;
+    }
     case GuardOp::kLoadDescriptor:
       return find_member(owner, load.object, slot, value);
     default:

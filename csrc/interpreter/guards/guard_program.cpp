@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "interpreter/guards/weak_keys.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/opaque_state.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -23,7 +24,7 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   if (check.op == GuardOp::kType || is_tensor_guard) return std::string("an object of type ") + Py_TYPE(value)->tp_name;
   if (check.op == GuardOp::kLength) return std::to_string(length_of(value));
   if (check.op == GuardOp::kTruth) return length_of(value) != 0 ? "True" : "False";
-  if (check.op == GuardOp::kContains) return check.number != 0 ? "False" : "True";
+  if (check.op == GuardOp::kContains) return (check.number & 1) != 0 ? "False" : "True";
   if (check.op == GuardOp::kKeys || check.op == GuardOp::kMembers) {
     const bool is_dict = check.op == GuardOp::kKeys && PyDict_Check(value);
     const bool is_set = check.op == GuardOp::kMembers && PyAnySet_Check(value);
@@ -177,6 +178,12 @@ std::vector<GuardFailure> GuardProgram::failures(const CallArguments& call, cons
     return {{0, describe_call(call.positional, call.names), others}};
   }
   return FailureSearch(*this, call, check).run();
+}
+
+bool GuardProgram::is_dead() const {
+  return std::ranges::any_of(instructions_, [](const GuardInstruction& step) {
+    return is_held_weakly(step.op, step.number) && !strong_key(step.object);
+  });
 }
 
 int GuardProgram::visit(visitproc visitor, void* argument) const {

@@ -63,6 +63,8 @@ class GuardProgram {
   }
   [[nodiscard]] const std::vector<GuardInstruction>& instructions() const { return instructions_; }
   [[nodiscard]] const std::vector<DistinctRegisters>& distinct() const { return distinct_; }
+  /// Whether an object that was a key is dead, so that the guards hold for no call any more.
+  [[nodiscard]] bool is_dead() const;
   /// For garbage collection.
   int visit(visitproc visitor, void* argument) const;
 

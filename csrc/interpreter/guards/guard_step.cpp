@@ -2,6 +2,7 @@
 
 #include "interpreter/guards/guard_step.h"
 
+#include "interpreter/guards/weak_keys.h"
 #include "interpreter/loop/thread_local.h"
 #include "interpreter/provenance/opaque_state.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -75,46 +76,67 @@ bool is_same_key(py::Borrowed left, py::Borrowed right) {
   return !is_user_object && equal_constants(left, right);
 }
 
-bool has_ordered_keys(py::Borrowed dict, py::Borrowed keys) {
+/// As `is_same_key`; `right` is as `weak_key` made it.
+bool is_weak_key(py::Borrowed left, py::Borrowed right) {
+  if (PyWeakref_CheckRefExact(right)) return PyWeakref_GET_OBJECT(right) == left;
+  if (!PyTuple_CheckExact(right)) return is_same_key(left, right);
+  const bool has_size = PyTuple_CheckExact(left) && PyTuple_GET_SIZE(left) == PyTuple_GET_SIZE(right);
+  for (Py_ssize_t i = 0; has_size && i < PyTuple_GET_SIZE(right); ++i) {
+    if (!is_weak_key(PyTuple_GET_ITEM(left, i), PyTuple_GET_ITEM(right, i))) return false;
+  }
+  return has_size;
+}
+
+using KeyComparison = bool (*)(py::Borrowed, py::Borrowed);
+
+bool has_ordered_keys(py::Borrowed dict, py::Borrowed keys, KeyComparison is_same) {
   const py::Ref now = keys_of(dict);
   if (!now) return PyErr_Clear(), false;
   if (PyTuple_GET_SIZE(now.get()) != PyTuple_GET_SIZE(keys)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
-    if (!is_same_key(PyTuple_GET_ITEM(now.get(), i), PyTuple_GET_ITEM(keys, i))) return false;
+    if (!is_same(PyTuple_GET_ITEM(now.get(), i), PyTuple_GET_ITEM(keys, i))) return false;
   }
   return true;
 }
 
-bool has_keys(py::Borrowed dict, py::Borrowed keys) {
+bool has_keys(py::Borrowed dict, py::Borrowed keys, KeyComparison is_same) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  if (PyODict_Check(static_cast<PyObject*>(dict))) return has_ordered_keys(dict, keys);
+  if (PyODict_Check(static_cast<PyObject*>(dict))) return has_ordered_keys(dict, keys, is_same);
   PyObject *key, *value;
   Py_ssize_t position = 0;
   for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, &value); ++i) {
-    if (!is_same_key(key, PyTuple_GET_ITEM(keys, i))) return false;
+    if (!is_same(key, PyTuple_GET_ITEM(keys, i))) return false;
   }
   return true;
 }
 
-bool has_members(py::Borrowed set, py::Borrowed members) {
+bool has_members(py::Borrowed set, py::Borrowed members, KeyComparison is_same) {
   if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyTuple_GET_SIZE(members)) return false;
   PyObject* member;
   Py_ssize_t position = 0;
   Py_hash_t hash;
   for (Py_ssize_t i = 0; _PySet_NextEntry(set, &position, &member, &hash) != 0; ++i) {
-    if (!is_same_key(member, PyTuple_GET_ITEM(members, i))) return false;
+    if (!is_same(member, PyTuple_GET_ITEM(members, i))) return false;
   }
   return true;
 }
 
-bool contains(py::Borrowed set, py::Borrowed member, bool expected) {
-  if (!PyAnySet_Check(set)) return false;
-  const int found = PySet_Contains(set, member);
+/// `number` as of kContains.
+bool contains(py::Borrowed set, py::Borrowed member, std::int64_t number) {
+  const py::Ref key = (number & kHeldWeakly) != 0 ? strong_key(member) : py::Ref::share(member);
+  if (!key || !PyAnySet_Check(set)) return false;
+  const int found = PySet_Contains(set, key.get());
   if (found < 0) PyErr_Clear();
-  return found >= 0 && (found != 0) == expected;
+  return found >= 0 && found == (number & 1);
 }
 
 }  // namespace
+
+bool is_held_weakly(GuardOp op, std::int64_t number) {
+  const bool has_key =
+      op == GuardOp::kLoadDictItem || op == GuardOp::kKeys || op == GuardOp::kMembers || op == GuardOp::kContains;
+  return has_key && (number & kHeldWeakly) != 0;
+}
 
 PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Borrowed object, GuardScratch& scratch) {
   switch (op) {
@@ -126,8 +148,11 @@ PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Bor
       return PyCell_Check(owner) ? PyCell_GET(owner) : nullptr;
     case GuardOp::kLoadDescriptor:
       return through_descriptor(owner, object, scratch);
-    case GuardOp::kLoadDictItem:
-      return dict_item(owner, object);
+    case GuardOp::kLoadDictItem: {
+      if (number == 0) return dict_item(owner, object);
+      const py::Ref key = strong_key(object);
+      return key ? dict_item(owner, key.get()) : nullptr;
+    }
     case GuardOp::kLoadTypeAttribute:
       return PyType_Check(owner) ? _PyType_Lookup(reinterpret_cast<PyTypeObject*>(owner), object) : nullptr;
     case GuardOp::kLoadFunctionPart:
@@ -145,6 +170,7 @@ PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Bor
 
 bool check_value(GuardOp op, py::Borrowed value, std::int64_t number, py::Borrowed object) {
   if (value == nullptr) return op == GuardOp::kAbsent;
+  const KeyComparison is_same = is_held_weakly(op, number) ? is_weak_key : is_same_key;
   switch (op) {
     case GuardOp::kPresent:
       return true;
@@ -159,11 +185,11 @@ bool check_value(GuardOp op, py::Borrowed value, std::int64_t number, py::Borrow
     case GuardOp::kTruth:
       return (length_of(value) != 0) == (number != 0);
     case GuardOp::kKeys:
-      return has_keys(value, object);
+      return has_keys(value, object, is_same);
     case GuardOp::kMembers:
-      return has_members(value, object);
+      return has_members(value, object, is_same);
     case GuardOp::kContains:
-      return contains(value, object, number != 0);
+      return contains(value, object, number);
     case GuardOp::kState:
       return has_state(value, static_cast<StateKind>(number), object);
     default:

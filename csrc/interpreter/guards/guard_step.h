@@ -17,7 +17,7 @@ enum class GuardOp : std::uint8_t {
   kLoadItem,           ///< `owner[number]` of a list, tuple or deque
   kLoadCell,           ///< contents of a cell
   kLoadDescriptor,     ///< `owner.object` through a C descriptor
-  kLoadDictItem,       ///< `owner[object]` of a dict
+  kLoadDictItem,       ///< `owner[object]` of a dict; `number` may be kHeldWeakly
   kLoadTypeAttribute,  ///< `object` in the MRO of a type
   kLoadFunctionPart,   ///< part `number` of a Python function, a FunctionPart
   kLoadReferent,       ///< target of a weak reference, or value of a context variable
@@ -31,9 +31,9 @@ enum class GuardOp : std::uint8_t {
   kType,      ///< is of the type `object`
   kLength,    ///< has `number` items
   kTruth,     ///< is empty or not as `number` says
-  kKeys,      ///< ordered keys of the dict are the tuple `object`
-  kMembers,   ///< members of the set, as an iteration gives them, are the tuple `object`
-  kContains,  ///< the set has the member `object` or not, as `number` says
+  kKeys,      ///< ordered keys of the dict are the tuple `object`; `number` may be kHeldWeakly
+  kMembers,   ///< members of the set, as an iteration gives them, are the tuple `object`; as kKeys
+  kContains,  ///< the set has the member `object` or not, as bit 0 of `number` says; as kKeys
   kState,     ///< C code sees in it what it saw in `object`: the StateKind is `number`
   kTensor,    ///< a tensor or number of the type `object` that matches tensor guard `number`
   kSame,      ///< is the other register's object
@@ -77,6 +77,9 @@ class GuardScratch {
  private:
   std::vector<PyObject*> owned_;
 };
+
+/// Whether weak references stand for keys in the object of a step.
+[[nodiscard]] bool is_held_weakly(GuardOp op, std::int64_t number);
 
 /// The object that a load gives, other than one of an argument, or null. Runs no user code and raises nothing.
 [[nodiscard]] PyObject* load_part(GuardOp op, py::Borrowed owner, std::int64_t number, py::Borrowed object,

@@ -10,14 +10,17 @@
 
 namespace thunder::interpreter {
 
-void Reads::record_type_attribute(PyTypeObject* type, py::Borrowed name) {
-  if (is_immutable_type(type)) return;
+const Read* Reads::record_type_attribute(PyTypeObject* type, py::Borrowed name, Audience audience) {
+  if (is_immutable_type(type)) return nullptr;
   Node* node = shared_node(reinterpret_cast<PyObject*>(type));
-  if (node == nullptr) return record_own_type_attribute(type, name);
-  parts_.note_type_attribute(*node, name);
-  if (state_.provenance.find_read(*node, Accessor::kTypeAttribute, name, 0) != nullptr) return;
-  if (is_written_in_class(type, name)) return record_own_type_attribute(type, name);
-  record(*node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name));
+  if (node != nullptr) parts_.note_type_attribute(*node, name);
+  if (node != nullptr && !is_written_in_class(type, name)) {
+    return record(*node, Accessor::kTypeAttribute, name, 0, _PyType_Lookup(type, name), audience);
+  }
+  const bool is_known =
+      node != nullptr && state_.provenance.find_read(*node, Accessor::kTypeAttribute, name, 0) != nullptr;
+  if (!is_known) record_own_type_attribute(type, name);
+  return nullptr;
 }
 
 void Reads::note_class(py::Borrowed object) {
@@ -225,7 +228,9 @@ void Reads::construct(PyTypeObject* type) {
 bool Reads::is_written_in_class(PyTypeObject* type, py::Borrowed name) const {
   if (state_.journal.empty()) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(type->tp_mro); ++i) {
-    if (state_.journal.find_slot(PyTuple_GET_ITEM(type->tp_mro, i), name) != nullptr) return true;
+    PyObject* base = PyTuple_GET_ITEM(type->tp_mro, i);
+    if (state_.journal.find_slot(base, name) != nullptr) return true;
+    if (PyDict_Contains(dict_of_type(reinterpret_cast<PyTypeObject*>(base)), name) == 1) return false;
   }
   return false;
 }

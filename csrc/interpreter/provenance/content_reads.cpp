@@ -103,9 +103,21 @@ void Reads::enter_key(const Node& container, py::Borrowed key) {
   // Keys are guarded by which objects they are, also those that compare by what they hold.
   if (PyFunction_Check(key)) return state_.provenance.find(key) == nullptr ? given_.add(key) : record_identity(key);
   const bool is_same_object = is_plain_instance(key) || PyWeakref_CheckRef(key);
-  if (!is_same_object || state_.hooks.is_traced(key) || is_real_tensor(key, state_.hooks)) return;
+  if (!is_same_object || state_.hooks.is_traced(key)) return;
   if (Node* known = state_.provenance.find(key)) return record_state_as(*known, StateKind::kIdentity);
-  admit_constant(key, describe(key) + " in " + container.name);
+  const std::string name = describe(key) + " in " + container.name;
+  const bool is_held_weakly =
+      PyType_SUPPORTS_WEAKREFS(Py_TYPE(key)) && classify(key, state_.hooks) == ConstantKind::kUnknown;
+  if (!is_held_weakly) {
+    admit_constant(key, name);
+    return;
+  }
+  const py::Ref reference = py::Ref::steal(PyWeakref_NewRef(key, nullptr));
+  if (!reference) return;
+  const Read* read = record(constant(reference.get(), name), Accessor::kReferent, nullptr, 0, key);
+  if (read == nullptr || read->part == nullptr) return;
+  read->part->name = name;
+  record_state_as(*read->part, StateKind::kIdentity);
 }
 
 void Reads::record_keys(Node& dict, py::Ref keys) {

@@ -60,11 +60,20 @@ void Reads::admit_unread(py::Borrowed object) {
   if (state_.provenance.find(object) == nullptr) admit_constant(object, describe(object));
 }
 
-Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value) {
+// Descriptors belong to the class. What code in C finds in a class, it may look into.
+ConstantKind Reads::classify_in_class(py::Borrowed value, Audience audience) const {
+  const PyTypeObject* type = Py_TYPE(value);
+  if (type->tp_descr_get != nullptr || type->tp_descr_set != nullptr) return ConstantKind::kIdentity;
+  const ConstantKind kind = classify(value, state_.hooks);
+  return kind == ConstantKind::kUnknown && audience == Audience::kCode ? ConstantKind::kIdentity : kind;
+}
+
+Read Reads::classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,
+                          Audience audience) {
   Read read{accessor, Expectation::kAbsent, py::Ref::share(key), index, py::Ref::share(value)};
   if (value == nullptr) return read;
   const ConstantKind kind =
-      accessor == Accessor::kTypeAttribute ? ConstantKind::kIdentity : classify(value, state_.hooks);
+      accessor == Accessor::kTypeAttribute ? classify_in_class(value, audience) : classify(value, state_.hooks);
   if (kind == ConstantKind::kEquality) {
     read.expectation = Expectation::kEquality;
     return read;
@@ -159,10 +168,12 @@ const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   if (const Read* known = state_.provenance.find_read(owner, accessor, key, index)) {
     const bool is_looked_at = known->expectation == Expectation::kNumber && audience == Audience::kCode;
     if (is_looked_at) state_.hooks.need_number(known->seen.get());
+    const bool is_in_class = accessor == Accessor::kTypeAttribute && known->expectation == Expectation::kObject;
+    if (is_in_class && audience == Audience::kCode) record_state_as(*known->part, StateKind::kIdentity);
     return known;
   }
   if (value != nullptr && state_.hooks.is_traced(value)) return nullptr;
-  Read read = classify_read(owner, accessor, key, index, value);
+  Read read = classify_read(owner, accessor, key, index, value, audience);
   if (read.expectation == Expectation::kEquality && audience == Audience::kProgram) {
     if (const Read* added = record_changing_tuple(owner, read)) return added;
     lift_number(owner, read);

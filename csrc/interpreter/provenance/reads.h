@@ -74,7 +74,8 @@ class Reads {
   void record_referent(py::Borrowed reference);
 
   // --- class_reads.cpp: attributes along the MRO, and the special methods that C code finds there by itself
-  void record_type_attribute(PyTypeObject* type, py::Borrowed name);
+  /// The read of what lies in the class; null where nothing is guarded, or the program has written it.
+  const Read* record_type_attribute(PyTypeObject* type, py::Borrowed name, Audience audience = Audience::kCode);
   /// The program depends on the class of an object: one that can get another class is guarded by it.
   void note_class(py::Borrowed object);
   /// Attributes of a class that are no methods.
@@ -130,7 +131,9 @@ class Reads {
 
  private:
   [[nodiscard]] Read classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index,
-                                   py::Borrowed value);
+                                   py::Borrowed value, Audience audience);
+  /// How a value that lies in a class is guarded.
+  [[nodiscard]] ConstantKind classify_in_class(py::Borrowed value, Audience audience) const;
   /// Has an input stand for a number, where other calls have another one. May set an exception.
   void lift_number(const Node& owner, Read& read);
   /// Enters a tuple of constants as an object whose items are read one by one, if some are numbers that other calls

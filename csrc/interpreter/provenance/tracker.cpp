@@ -2,6 +2,8 @@
 
 #include "interpreter/provenance/tracker.h"
 
+#include <string_view>
+
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/dict_view.h"
@@ -42,6 +44,14 @@ void enter_class_dict(Reads& reads, py::Borrowed owner, py::Borrowed mapping) {
   reads.shared_node(dict_of_type(type), std::string(type->tp_name) + ".__dict__");
 }
 
+/// Whether the program asks for the number of a hook's handle that it made, which is another one at each call.
+/// PyTorch's own code has it for the key of the hook.
+bool is_number_of_handle(const TrackerState& state, py::Borrowed owner, py::Borrowed name) {
+  if (!is_spelled(name, "id") || std::string_view(Py_TYPE(owner)->tp_name) != "RemovableHandle") return false;
+  PyObject* globals = PyEval_GetGlobals();
+  return globals == nullptr || !state.options.is_library || !state.options.is_library(globals);
+}
+
 /// The class that `A[int]` is an alias of, which has its attributes; null for all else.
 py::Ref origin_of_alias(py::Borrowed object) {
   static PyObject* const origin = PyUnicode_InternFromString("__origin__");
@@ -70,9 +80,11 @@ const Read* record_enumeration_value(const TrackerState& state, Reads& reads, No
 
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
+  const Read* in_class = nullptr;
   if (!state_.hooks.is_traced(owner)) {
     reads_.note_class(owner);
-    reads_.record_type_attribute(Py_TYPE(owner), name);
+    const bool is_shown = source == AttributeSource::kType;
+    in_class = reads_.record_type_attribute(Py_TYPE(owner), name, is_shown ? Audience::kProgram : Audience::kCode);
     reads_.record_type_attribute(Py_TYPE(owner), getattribute);
   }
   enter_class_dict(reads_, owner, value);
@@ -85,6 +97,13 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
         break;
       }
       Node* node = PyModule_Check(owner) ? reads_.shared_node(owner) : state_.provenance.find(owner);
+      if (node == nullptr && is_number_of_handle(state_, owner, name)) {
+        Py_DECREF(value);
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "thunder.jit: the number of the handle of a hook is read that is registered inside of the "
+                        "function, which is another one at each call; register it outside");
+        return nullptr;
+      }
       if (node == nullptr) break;
       if (Node* dict = reads_.instance_dict_node(*node)) {
         return tensors_.present(value, reads_.record_dict_item(*dict, name, value, Audience::kProgram));
@@ -93,10 +112,10 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
     }
     case AttributeSource::kType:
       reads_.record_absent_from_instance(owner, name);
-      break;
+      return tensors_.present(value, in_class);
     case AttributeSource::kTypeObject:
-      reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name);
-      break;
+      in_class = reads_.record_type_attribute(reinterpret_cast<PyTypeObject*>(owner), name, Audience::kProgram);
+      return tensors_.present(value, in_class);
     case AttributeSource::kDescriptor:
       if (state_.hooks.is_traced(owner)) {
         // A gradient has a history where a backward makes a graph.

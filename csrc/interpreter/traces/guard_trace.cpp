@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "interpreter/guards/weak_keys.h"
 #include "interpreter/traces/guard_primitives.h"
 #include "ir/builder.h"
 
@@ -104,6 +105,11 @@ class PrologueWriter {
     const auto found = pending_.find(index);
     return found == pending_.end() ? nullptr : found->second;
   }
+  /// The key, or the tuple of keys, of a step.
+  ir::Argument key_of(const GuardInstruction& step) {
+    if (!is_held_weakly(step.op, step.number)) return out_.shared_constant(step.object);
+    return out_.constant(strong_key(step.object).get());
+  }
   void write_load(const GuardInstruction& instruction);
   bool write_check_of_load(const GuardInstruction& load, const GuardInstruction& check);
   void write_check(const GuardInstruction& instruction);
@@ -135,7 +141,7 @@ void PrologueWriter::write_load(const GuardInstruction& instruction) {
   if (instruction.op == GuardOp::kLoadCall) return load("get_result", {source});
   if (instruction.op == GuardOp::kLoadItem) return load("get_item", {source, instruction.number});
   if (instruction.op == GuardOp::kLoadFunctionPart) return load("get_function_part", {source, instruction.number});
-  const ir::Argument key = out_.constant(instruction.object);
+  const ir::Argument key = key_of(instruction);
   if (instruction.op == GuardOp::kLoadDescriptor) return load("get_descriptor", {source, key});
   if (instruction.op == GuardOp::kLoadConversion) return load("convert", {source, key});
   load(instruction.op == GuardOp::kLoadTypeAttribute ? "get_type_attribute" : "get_item", {source, key});
@@ -146,7 +152,7 @@ bool PrologueWriter::write_check_of_load(const GuardInstruction& load, const Gua
   const auto with_key = [&](std::string_view name, auto... more) {
     const ir::Argument owner = value_of(load.source);
     pending_.erase(load.target);
-    out_.check(name, {owner, out_.shared_constant(load.object), more...});
+    out_.check(name, {owner, key_of(load), more...});
     return true;
   };
   if (load.op == GuardOp::kLoadTypeAttribute && check.op == GuardOp::kIs) {
@@ -176,11 +182,11 @@ void PrologueWriter::write_check(const GuardInstruction& instruction) {
   } else if (instruction.op == GuardOp::kType) {
     out_.check("check_type", {source, object()});
   } else if (instruction.op == GuardOp::kKeys) {
-    out_.check("check_keys", {source, object()});
+    out_.check("check_keys", {source, key_of(instruction)});
   } else if (instruction.op == GuardOp::kMembers) {
-    out_.check("check_members", {source, object()});
+    out_.check("check_members", {source, key_of(instruction)});
   } else if (instruction.op == GuardOp::kContains) {
-    out_.check("check_contains", {source, object(), instruction.number != 0});
+    out_.check("check_contains", {source, key_of(instruction), (instruction.number & 1) != 0});
   } else if (instruction.op == GuardOp::kState) {
     out_.check("check_state", {source, instruction.number, object()});
   } else if (instruction.op == GuardOp::kNotSame) {
