@@ -344,7 +344,7 @@ void add_at_symbols(interpreter::TrackerOptions& options, const char* theirs, co
   if (!function) return;
   options.substitute(function.get(),
                      [ours](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
-                       if (!has_symbols_now()) return 0;
+                       if (count == 0 || !has_symbols_now()) return 0;  // none: code in C calls it
                        const py::Ref stand_in = function_of_ours("thunder.transforms.functional.in_program", ours);
                        *result = stand_in ? PyObject_Vectorcall(stand_in.get(), arguments, count, names) : nullptr;
                        return *result == nullptr ? -1 : 1;

@@ -239,3 +239,22 @@ def test_parts_of_fresh_function_that_are_replaced_are_guarded() -> None:
     function.__defaults__ = None
     with pytest.raises(TypeError):
         compiled(function, x)
+
+
+def test_functions_that_torch_disables_are_called_by_code_in_c() -> None:
+    @torch._disable_dynamo
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    class Made:
+        @torch._disable_dynamo
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x * 2
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return doubled(x), *map(doubled, [x, x + 1]), Made(x).x, [*map(Made, [x])][0].x
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
+    assert thunder.cache_misses(compiled) == 1

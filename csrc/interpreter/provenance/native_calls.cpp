@@ -247,7 +247,8 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
   if (const auto found = substitutes.find(call.callable); found != substitutes.end()) {
     return found->second(call.arguments, call.count, call.names, result);
   }
-  if (const int status = call_unwrapped(call, result); status != 0) return status;
+  const bool has_begun = call.arguments == nullptr;  // code in C has called it
+  if (const int status = has_begun ? 0 : call_unwrapped(call, result); status != 0) return status;
   reads_.enter_unread(call.callable);
   const bool has_real_tensors =
       std::ranges::any_of(call.all(), [this](PyObject* each) { return is_real_tensor(each, state_.hooks); });
