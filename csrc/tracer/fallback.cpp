@@ -21,6 +21,7 @@
 #include "tracer/parallel_operators.h"
 #include "tracer/probe.h"
 #include "tracer/recorder.h"
+#include "tracer/size_probes.h"
 #include "tracer/size_shadows.h"
 #include "tracer/sizes_as_ints.h"
 #include "tracer/trace_session.h"
@@ -204,8 +205,11 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   std::vector<c10::IValue> arguments(given.begin(), given.end());
   SizesAsInts::put_into(op, arguments);
   // Parts of a program have one size.
-  const bool can_follow = shadows->is_of_program(*recorder_on_top());
+  const bool can_follow = shadows->is_of_program(*recorder_on_top()) && can_follow_layers();
   if (!can_follow) shadows->pin_all();
+  for (std::size_t i = 0; are_numbers_saved() && i < arguments.size(); ++i) {
+    for (const ir::Dim& size : sizes_in(arguments[i])) shadows->pin_symbols_of(size);
+  }
   const std::vector<c10::IValue> traced = shadows->at_traced_sizes(op, arguments);
   std::ranges::copy(traced, stack->end() - static_cast<std::ptrdiff_t>(traced.size()));
   try {

@@ -50,6 +50,21 @@ bool is_decomposed_above_layers(const c10::OperatorHandle& op) {
                               operators::Fact::kWrapsTensors);  // which gives a tangent that is there
 }
 
+bool can_follow_layers() {
+  bool has_grad = false;
+  for (const functorch::DynamicLayer& layer : functorch::getDynamicLayerStack()) {
+    if (layer.key() == functorch::TransformType::Vmap && has_grad) return false;
+    has_grad = has_grad || layer.key() == functorch::TransformType::Grad;
+  }
+  return true;
+}
+
+bool are_numbers_saved() {
+  return std::ranges::any_of(functorch::getDynamicLayerStack(), [](const functorch::DynamicLayer& layer) {
+    return layer.key() == functorch::TransformType::Grad;
+  });
+}
+
 struct LayersAtSizes::Saved {
   Layers layers;
 };

@@ -28,6 +28,13 @@ namespace thunder::tracer {
 /// give. To `vmap` they are one.
 [[nodiscard]] bool is_decomposed_above_layers(const c10::OperatorHandle& op);
 
+/// Whether operations in the levels that are active now can be called again at other sizes: a level of `grad` below one
+/// of `vmap` saves sizes of batches, as numbers.
+[[nodiscard]] bool can_follow_layers();
+
+/// Whether a level of `grad` is active, which saves the numbers among the arguments of operations.
+[[nodiscard]] bool are_numbers_saved();
+
 /// While alive, batches of `vmap` have the sizes that they have with these values of the symbols.
 class LayersAtSizes {
  public:

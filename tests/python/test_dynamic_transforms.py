@@ -93,6 +93,10 @@ PROGRAMS_OF_ONE_SIZE: dict[str, Callable[[Tensor], Any]] = {
     "slice_of_columns": lambda x: vmap(lambda column: column[:4] * 2, in_dims=1)(x),
     "tangent": lambda x: jvp(lambda x: x / len(x), (x,), (x,))[1],
     "jacobian": lambda x: jacrev(lambda x: x.sum(0) * x.shape[0])(x),
+    "number_that_is_saved": lambda x: vmap(jacrev(lambda row: (row / len(x)).cumsum(-1)))(x),
+    "number_in_grad_in_vmap": lambda x: vmap(grad(lambda row: (row * len(x)).sum()))(x),
+    "batch_below": lambda x: jacrev(lambda w: vmap(lambda row: row.sum() * 0 + w)(x).sum())(WEIGHT[0].detach()),
+    "batch_below_in_vmap": lambda x: vmap(jacrev(lambda w: vmap(lambda row: row.sum() + w)(x).sum()))(x[:, 0]),
     "random": lambda x: vmap(lambda row: row + torch.rand(3), randomness="different")(x),
 }
 
