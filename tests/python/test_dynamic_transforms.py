@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -127,6 +128,56 @@ def test_sizes_that_a_level_sees_are_those_of_each_call(name: str) -> None:
     compiled: Any = thunder.jit(program)
     for rows in ROWS:
         require_equal_to_eager(program, compiled, torch.randn(rows, 3))
+
+
+# Parts of random programs: {} is what a part is made of.
+PARTS = (
+    "({}).sin()",
+    "({}).softmax(-1)",
+    "({}).cumsum(-1)",
+    "({}) + x.mean()",
+    "({}) @ MATRIX",
+    "torch.where(({}) > 0, ({}), 0.5)",
+    "({}).roll(1, -1)",
+    "torch.cat([({}), ({})], -1)[..., ::2]",
+    "({}) / n",
+    "({}).clone().mul_(0.5)",
+    "({}).square().sum(-1, keepdim=True) * ({})",
+    "nn.functional.pad(({}), (1, 0))[..., :3]",
+    "({}).reshape(-1, 3).sum(0)",
+)
+WHOLES = (
+    "vmap(lambda r: {})(x)",
+    "vmap(grad(lambda r: ({}).sum() * n))(x)",
+    "vmap(lambda r: vmap(lambda r: {})(r[None].expand(2, 3)))(x)",
+    "grad(lambda r: vmap(lambda r: {})(r).square().sum())(x)",
+    "vmap(jacrev(lambda r: {}))(x)",
+    "vjp(lambda r: {}, x)[1](vjp(lambda r: {}, x)[0])",
+    "vmap(lambda r: jvp(lambda r: {}, (r,), (r * 0.5,))[1])(x)",
+    "grad(lambda r: grad(lambda r: ({}).sum())(r).square().sum())(x)",
+    "jacrev(lambda w: vmap(lambda r: {} * w)(x).sum(0))(x[0])",
+    "vmap(lambda r: grad(lambda w: (({}) * w).sum() * n)(MATRIX[0]))(x)",
+    "vmap(hessian(lambda r: ({}).sum()))(x)",
+)
+MATRIX = torch.randn(3, 3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_transforms_equal_eager_at_many_sizes(seed: int) -> None:
+    chosen = random.Random(seed)
+    part = "r"
+    for _ in range(chosen.randint(1, 3)):
+        part = chosen.choice(PARTS).replace("{}", part)
+    text = "lambda x, n: " + chosen.choice(WHOLES).replace("{}", part)
+    function = eval(text, globals())
+
+    def program(x: Tensor) -> Any:
+        return function(x, x.shape[0])
+
+    compiled: Any = thunder.jit(program)
+    for rows in chosen.choices((2, 4, 5, 6, 7, 8, 9, 12, 16, 33), k=6):
+        x = torch.randn(rows, 3, dtype=torch.float64)
+        torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-5, equal_nan=True, msg=text)
 
 
 @pytest.mark.parametrize("transform", [thunder.grad, thunder.value_and_grad, thunder.vmap])
