@@ -92,18 +92,18 @@ THUNDER_INLINE void set_current_offset(Machine& m, std::ptrdiff_t offset) {
 
 /// Does the step of an instruction. The observer may throw, and no exception of C++ may pass through the frames of
 /// CPython that lie in between: it becomes one of Python.
-#define THUNDER_STEP(handler)                        \
-  [&]() __attribute__((always_inline)) {             \
-    if constexpr (kObserved) {                       \
-      try {                                          \
-        return handler<true>(m, argument);           \
-      } catch (...) {                                \
+#define THUNDER_STEP(handler)                             \
+  [&]() __attribute__((always_inline)) {                  \
+    if constexpr (kObserved) {                            \
+      try {                                               \
+        return handler<true>(m, argument);                \
+      } catch (...) {                                     \
         current_context->observer->translate_exception(); \
-        return Step::kError;                         \
-      }                                              \
-    } else {                                         \
-      return handler<false>(m, argument);            \
-    }                                                \
+        return Step::kError;                              \
+      }                                                   \
+    } else {                                              \
+      return handler<false>(m, argument);                 \
+    }                                                     \
   }()
 
 }  // namespace thunder::interpreter
