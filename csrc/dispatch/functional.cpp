@@ -3,6 +3,7 @@
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/contiguous.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -263,12 +264,12 @@ PyObject* is_tracing_now(PyObject*, PyObject*) { return PyBool_FromLong(static_c
 PyObject* runs_live(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(transforms_are_live())); }
 
 /// Whether sizes are symbols where the program is: not in a part of it that is a trace of its own, nor in a level of
-/// `torch.func`.
+/// `torch.func`. In inference mode, which PyTorch's `grad` leaves while the function runs, they are to be numbers.
 bool has_symbols_now() {
   const auto* shadows = static_cast<const tracer::SizeShadows*>(tracer::TraceSession::current().size_reads);
   const tracer::Recorder* recorder = tracer::recorder_on_top();
   return shadows != nullptr && recorder != nullptr && shadows->is_of_program(*recorder) &&
-         !transforms::is_any_layer_active();
+         !transforms::is_any_layer_active() && !c10::InferenceMode::is_enabled();
 }
 
 PyObject* has_symbols(PyObject*, PyObject*) { return PyBool_FromLong(static_cast<long>(has_symbols_now())); }

@@ -207,8 +207,10 @@ void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   // Parts of a program have one size.
   const bool can_follow = shadows->is_of_program(*recorder_on_top()) && can_follow_layers();
   if (!can_follow) shadows->pin_all();
-  for (std::size_t i = 0; are_numbers_saved() && i < arguments.size(); ++i) {
-    for (const ir::Dim& size : sizes_in(arguments[i])) shadows->pin_symbols_of(size);
+  if (are_numbers_saved()) {
+    for (const c10::IValue& argument : arguments) {
+      for (const ir::Dim& size : sizes_in(argument)) shadows->pin_symbols_of(size);
+    }
   }
   const std::vector<c10::IValue> traced = shadows->at_traced_sizes(op, arguments);
   std::ranges::copy(traced, stack->end() - static_cast<std::ptrdiff_t>(traced.size()));

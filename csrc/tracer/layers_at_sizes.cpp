@@ -45,9 +45,9 @@ at::Tensor with_layer_of(const at::Tensor& tensor, const std::function<at::Tenso
 
 bool is_decomposed_above_layers(const c10::OperatorHandle& op) {
   const Layers& layers = functorch::getDynamicLayerStack();
-  if (!is_composite(op) || layers.empty() || layers.back().key() == functorch::TransformType::Vmap) return false;
-  return !operators::has_fact(*operator_for(op),
-                              operators::Fact::kWrapsTensors);  // which gives a tangent that is there
+  if (layers.empty() || layers.back().key() == functorch::TransformType::Vmap) return false;
+  const bool gives_tangent = operators::has_fact(*operator_for(op), operators::Fact::kWrapsTensors);
+  return is_composite(op) && !gives_tangent;
 }
 
 bool can_follow_layers() {

@@ -5,6 +5,7 @@
 #include <ATen/functorch/TensorWrapper.h>
 
 #include "base/error.h"
+#include "tracer/layers_at_sizes.h"
 
 namespace thunder::transforms {
 namespace functorch = at::functorch;
@@ -22,9 +23,7 @@ at::Tensor below_layers(const at::Tensor& tensor) {
 }
 
 at::Tensor innermost(const at::Tensor& tensor) {
-  if (const auto* batched = functorch::maybeGetBatchedImpl(tensor)) return innermost(batched->value());
-  const auto* wrapper = functorch::maybeGetTensorWrapper(tensor);
-  return wrapper == nullptr ? tensor : innermost(wrapper->value());
+  return tracer::is_layered(tensor) ? innermost(tracer::below_layer(tensor)) : tensor;
 }
 
 bool is_batched(const at::Tensor& tensor) { return functorch::isBatchedTensor(tensor); }

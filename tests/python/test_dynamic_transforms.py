@@ -98,6 +98,7 @@ PROGRAMS_OF_ONE_SIZE: dict[str, Callable[[Tensor], Any]] = {
     "number_in_grad_in_vmap": lambda x: vmap(grad(lambda row: (row * len(x)).sum()))(x),
     "batch_below": lambda x: jacrev(lambda w: vmap(lambda row: row.sum() * 0 + w)(x).sum())(WEIGHT[0].detach()),
     "batch_below_in_vmap": lambda x: vmap(jacrev(lambda w: vmap(lambda row: row.sum() + w)(x).sum()))(x[:, 0]),
+    "vjp_in_inference_mode": torch.inference_mode()(lambda x: vjp(lambda x: x**2, x.clone())[1](x)),
     "random": lambda x: vmap(lambda row: row + torch.rand(3), randomness="different")(x),
 }
 
@@ -146,7 +147,7 @@ PARTS = (
     "nn.functional.pad(({}), (1, 0))[..., :3]",
     "({}).reshape(-1, 3).sum(0)",
 )
-WHOLES = (
+TEMPLATES = (
     "vmap(lambda r: {})(x)",
     "vmap(grad(lambda r: ({}).sum() * n))(x)",
     "vmap(lambda r: vmap(lambda r: {})(r[None].expand(2, 3)))(x)",
@@ -168,7 +169,7 @@ def test_random_transforms_equal_eager_at_many_sizes(seed: int) -> None:
     part = "r"
     for _ in range(chosen.randint(1, 3)):
         part = chosen.choice(PARTS).replace("{}", part)
-    text = "lambda x, n: " + chosen.choice(WHOLES).replace("{}", part)
+    text = "lambda x, n: " + chosen.choice(TEMPLATES).replace("{}", part)
     function = eval(text, globals())
 
     def program(x: Tensor) -> Any:

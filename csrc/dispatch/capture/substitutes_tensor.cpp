@@ -170,8 +170,9 @@ py::Ref shows_by_bit(const SubstitutedCall& call) {
   return py::Ref::share(is_odd != (is_conjugate ? real.is_conj() : real.is_neg()) ? Py_True : Py_False);
 }
 
-/// Sequences whose lengths are symbols, side by side: by operations for which the longest one is an expression.
-at::Tensor side_by_side(const std::vector<at::Tensor>& sequences, bool is_batch_first, double padding, bool is_left) {
+/// One tensor of sequences whose lengths are symbols, by operations for which the longest one is an expression.
+at::Tensor padded_to_longest(const std::vector<at::Tensor>& sequences, bool is_batch_first, double padding,
+                             bool is_left) {
   c10::SymInt longest = sequences[0].sym_size(0);
   for (const at::Tensor& sequence : sequences) longest = longest.max(sequence.sym_size(0));
   std::vector<at::Tensor> padded;
@@ -208,7 +209,8 @@ int pad_sequences(PyObject* const* arguments, std::size_t count, PyObject* names
   if (sequences.size() < 2) return 0;
   try {
     const bool is_left = PyUnicode_CompareWithASCIIString(arguments[3], "left") == 0;
-    *result = wrap_tensor(side_by_side(sequences, arguments[1] == Py_True, PyFloat_AsDouble(arguments[2]), is_left));
+    *result =
+        wrap_tensor(padded_to_longest(sequences, arguments[1] == Py_True, PyFloat_AsDouble(arguments[2]), is_left));
   } catch (...) {
     set_python_error();
   }

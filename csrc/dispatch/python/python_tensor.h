@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 
+#include "tracer/layers_at_sizes.h"
+
 namespace thunder::dispatch {
 
 // PyTorch's header for this brings pybind11 along, whose functions each source that includes it compiles anew (9 s):
@@ -16,9 +18,6 @@ namespace thunder::dispatch {
 [[nodiscard]] PyObject* wrap_tensor(const at::Tensor& tensor);
 
 /// A tensor of a functorch level: something that `torch.func` made of another tensor.
-[[nodiscard]] inline bool is_functorch_wrapper(const at::Tensor& tensor) {
-  return tensor.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper}));
-}
+[[nodiscard]] inline bool is_functorch_wrapper(const at::Tensor& tensor) { return tracer::is_layered(tensor); }
 
 }  // namespace thunder::dispatch

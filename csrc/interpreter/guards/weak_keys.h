@@ -8,7 +8,7 @@
 namespace thunder::interpreter {
 
 /// The bit in the number of a guard which says that weak references stand for objects in its key, or in its tuple of
-/// keys: guards do not keep a key alive, whose `state[parameter]` would keep a whole model. A key with weak references
+/// keys: guards do not keep a key alive, whose `state[parameter]` would keep a model. A key with weak references
 /// of its own is held as it is.
 constexpr std::int64_t kHeldWeakly = 2;
 

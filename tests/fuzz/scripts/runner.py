@@ -314,8 +314,8 @@ class _Examiner:
 
     def __init__(self, worker: _Worker, outcome: Any, shrinks: bool) -> None:
         self.connection, theirs = _FORK.Pipe()
-        self.whole = Found(worker.seed, outcome.kind, outcome.message, worker.text or "", "", worker.sizes)
-        self.process = _FORK.Process(target=_examine, args=(self.whole, shrinks, theirs))  # it has children of its own
+        self.given = Found(worker.seed, outcome.kind, outcome.message, worker.text or "", "", worker.sizes)
+        self.process = _FORK.Process(target=_examine, args=(self.given, shrinks, theirs))  # it has children of its own
         self.process.start()
         theirs.close()
 
@@ -324,7 +324,7 @@ class _Examiner:
         try:
             return self.connection.recv()
         except (EOFError, ConnectionError):
-            return self.whole
+            return self.given
         finally:
             self.process.join()
             self.connection.close()
