@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fusion/block_results.h"
+#include "fusion/buffer_regions.h"
 #include "fusion/region.h"
 #include "ir/symbol_values.h"
 #include "passes/alias_analysis.h"
@@ -16,7 +17,8 @@ namespace thunder::fusion {
 namespace {
 
 constexpr std::size_t kMostMembers = 256;
-/// Work that a batch must save to be worth a kernel of its own: an operation alone would need none.
+/// Work that a batch must save to be worth a kernel of its own: an operation alone would need none. A `cat` of PyTorch
+/// takes as long to launch as two kernels.
 constexpr int kLeastWeight = 4;
 constexpr int kWeightOfKernel = 2;
 constexpr int kWeightOfOperation = 1;
@@ -88,7 +90,7 @@ class Batcher {
       const bool is_kernel = fusion::is_kernel(symbol) && is_fused_by(symbol, model_.executor);
       if ((!is_kernel && !is_small_operation(symbol)) || !is_small(symbol)) continue;
       Candidate candidate{i, 0, static_cast<std::uint32_t>(trace_.symbols.size()),
-                          is_kernel ? kWeightOfKernel : kWeightOfOperation};
+                          is_kernel || is_concatenation(symbol) ? kWeightOfKernel : kWeightOfOperation};
       passes::for_each_argument(symbol, [&](ir::ValueId id) {
         if (uses_.maker(id) != passes::kNoPlace) candidate.first = std::max(candidate.first, uses_.maker(id) + 1);
       });
@@ -97,6 +99,11 @@ class Batcher {
       });
       candidate_at_[i] = candidate;
     }
+  }
+
+  [[nodiscard]] bool is_concatenation(const ir::BoundSymbol& symbol) const {
+    const auto regions = buffer_regions_of(symbol, trace_);
+    return regions && !regions->fill;
   }
 
   [[nodiscard]] bool is_small_operation(const ir::BoundSymbol& symbol) const {

@@ -381,7 +381,7 @@ class BufferAssignment {
       places.push_back(can_stand(part, type) ? fusion_of(part.value) : passes::kNoPlace);
       first = std::min(first, places.back());
     }
-    if (first == passes::kNoPlace) return;
+    if (first == passes::kNoPlace || is_mostly_copied(regions, places, first)) return;
     BufferSymbols symbols(result_, find_operator_, symbol.location);
     const ir::ValueId buffer = symbols.add_buffer(type, before_[first]);
     for (std::size_t k = 0; k < regions.parts.size(); ++k) {
@@ -399,6 +399,22 @@ class BufferAssignment {
     }
     if (regions.fill) symbols.fill_around(buffer, regions.parts[0], *regions.fill, after_[i]);
     remove(i, buffer);
+  }
+
+  /// Whether fusions make so little of a tensor, such as the last row of a cache that grows, that one kernel which
+  /// copies all parts takes less time than the launches for the other parts alone. Only a target that batches kernels
+  /// has one.
+  [[nodiscard]] bool is_mostly_copied(const BufferRegions& regions, const std::vector<std::uint32_t>& places,
+                                      std::uint32_t fused) const {
+    constexpr std::int64_t kMuch = 4;
+    if (target_of(trace_.symbols[fused])->largest_in_batch == 0) return false;
+    std::int64_t made = 0;
+    std::int64_t copied = 0;
+    for (std::size_t k = 0; k < places.size(); ++k) {
+      const std::int64_t bytes = passes::size_in_bytes(trace_.tensor_type(regions.parts[k].value));
+      (places[k] == passes::kNoPlace ? copied : made) += bytes;
+    }
+    return copied > kMuch * made;
   }
 
   /// Whether a part's elements follow one another in the buffer as they would in a tensor of their own.

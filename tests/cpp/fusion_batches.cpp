@@ -16,10 +16,11 @@ using passes::add_row;
 
 const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
 const Operator& kMm = add_row("aten::mm(Tensor self, Tensor mat2) -> Tensor");
+const Operator& kCat = add_row("aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
 const Operator& kFill = add_row("aten::fill_(Tensor(a!) self, Scalar value) -> Tensor(a!)");
 const Operator& kReduce =
     add_row("_c10d_functional::all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor");
-const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)");
+const Operator& kCopy = add_row("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)");
 
 constexpr Target kTarget{.accepts = [](const TensorType&) { return true; },
                          .has = [](ElementOp, ComputeType) { return true; },
@@ -27,7 +28,7 @@ constexpr Target kTarget{.accepts = [](const TensorType&) { return true; },
                          .most_held = 1024};
 
 FusionRole role(const BoundSymbol& symbol, const Trace& /*trace*/) {
-  if (symbol.op != &kExp) return {};
+  if (symbol.op != &kExp && symbol.op != &kCat) return {};
   return {FusionRole::Kind::kWork, passes::single_result(symbol), 0, {FusionRole::Result::kElements}, 0, 1};
 }
 
@@ -49,6 +50,9 @@ struct Example {
     return made;
   }
   ValueId exp(ValueId of) { return add_call(trace, kExp, {of}, matrix); }
+  ValueId cat(ValueId a, ValueId b) {
+    return add_call(trace, kCat, {ArgumentList{a, b}, 0}, tensor_type(Dtype::kFloat32, {16, 8}));
+  }
   ValueId mm(ValueId a, ValueId b) { return add_call(trace, kMm, {a, b}, matrix); }
 
   [[nodiscard]] Trace batched() const {
@@ -113,6 +117,12 @@ TEST(operations_alone_take_part_where_they_are_many) {
   CHECK((e.sizes() == Sizes{0, 0, 0, 0}));
 }
 
+TEST(two_concatenations_are_worth_a_batch) {
+  Example e;
+  e.trace.outputs = {e.cat(e.x, e.w), e.cat(e.w, e.v)};
+  CHECK((e.sizes() == Sizes{2}));
+}
+
 TEST(what_reads_another_result_is_in_another_batch) {
   Example e;
   const ValueId a = e.kernel(e.x);
@@ -172,7 +182,7 @@ TEST(kernels_that_write_to_inputs_do_not_move_up) {
     operation.results = {made};
     BoundSymbol copy;
     copy.op = &kCopy;
-    copy.arguments = {target, made};
+    copy.arguments = {target, made, false};
     copy.results = {Argument()};
     e.trace.add(make_block("cuda", kKernel, {target}, {}, {operation, copy}));
   };

@@ -33,6 +33,12 @@ const Operator& kIndexCopy = add_row("aten::index_copy(Tensor self, int dim, Ten
 const Operator& kIndexCopyInPlace =
     add_row("aten::index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)");
 const Operator& kExp = add_row("aten::exp(Tensor self) -> Tensor");
+const Operator& kCat = add_row("aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
+[[maybe_unused]] const Operator& kSlice = add_row(
+    "aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)");
+[[maybe_unused]] const Operator& kEmpty = add_row(
+    "aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, "
+    "Device? device=None, bool? pin_memory=None) -> Tensor");
 const Operator& kGelu = add_row("aten::gelu_backward(Tensor grad_output, Tensor self) -> Tensor");
 const Operator& kGeluInto =
     add_row("aten::gelu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)");
@@ -245,6 +251,24 @@ def computation(cache, index, row):
   del cache, row
   return (t6,)
 )");
+  }
+}
+
+TEST(one_kernel_copies_a_cache_that_gets_one_more_row_where_kernels_are_batched) {
+  constexpr static Target kBatching{.accepts = [](const TensorType&) { return true; },
+                                    .has = [](ElementOp, ComputeType) { return true; },
+                                    .largest_in_batch = 4096};
+  const auto batching = [](std::string_view) -> const Target* { return &kBatching; };
+  const auto not_batching = [](std::string_view) -> const Target* { return &kTarget<true>; };
+  for (const bool is_batched : {true, false}) {
+    RowsOfCache e;
+    const TypePtr grown = tensor_type(Dtype::kFloat32, {9, 4}, e.device);
+    e.trace.outputs = {add_call(e.trace, kCat, {ArgumentList{e.cache, e.made}, 0}, grown)};
+    const Trace result =
+        assign_buffers(e.trace, is_batched ? FindTarget(batching) : FindTarget(not_batching), &find_row);
+    verify(result, "test");
+    const auto is_cat = [](const BoundSymbol& symbol) { return symbol.op == &kCat; };
+    CHECK_EQ(std::ranges::any_of(result.symbols, is_cat), is_batched);
   }
 }
 

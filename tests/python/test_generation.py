@@ -65,6 +65,15 @@ def prompt(length: int) -> torch.Tensor:
     return torch.randint(2, WORDS, (1, length), generator=torch.Generator().manual_seed(length))
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_caches_grow_where_all_sizes_are_symbols_from_the_start(name: str) -> None:
+    model, compiled = hugging_face(name), thunder.jit(hugging_face(name), dynamic=True)  # equal weights
+    for length in (7, 5, 9):
+        mine, theirs = (each.generate(prompt(length), max_new_tokens=12, do_sample=False) for each in (compiled, model))
+        assert torch.equal(mine, theirs)
+    assert specializations(compiled) <= 3
+
+
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize("name", MODELS)
 def test_tokens_of_hugging_face_are_those_of_eager(name: str, cache: str) -> None:

@@ -40,6 +40,8 @@ class DynamicArguments {
   DynamicArguments(const interpreter::CallArguments& arguments, DynamicSizes which, const PinnedSizes& pinned,
                    const SizeHistory::Inputs& changing);
 
+  /// Whether the constructor has found a tensor among the arguments: what their attributes hold is not looked at there.
+  [[nodiscard]] bool is_argument(PyObject* tensor) const { return by_tensor_.contains(tensor); }
   /// An input that was found at `path` is this tensor.
   void find(PyObject* tensor, const std::string& path);
   /// Whether an int that was found at `path` is a symbol.

@@ -53,7 +53,8 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   }
   hooks_.note_input = [this](PyObject* real, const at::Tensor& /*traced*/, const std::string& path) {
     paths_[real] = path;
-    if (history_ == nullptr || how_ == DynamicSizes::kAll || is_parameter(real)) return;
+    const bool has_symbols = how_ == DynamicSizes::kAll && dynamic_.is_argument(real);
+    if (history_ == nullptr || has_symbols || is_parameter(real)) return;
     const at::Tensor& tensor = unpack_tensor(real);
     if (tensor.layout() != at::kStrided) return;
     const auto place = shapes_.emplace(path, shape_of(tensor)).first;

@@ -65,6 +65,12 @@ bool is_access_of_elements(const KernelNode& node) {
          node.extent == Extent::kElements;
 }
 
+bool stores_elements(const SizedKernel& kernel) {
+  return std::ranges::any_of(kernel.nodes, [](const KernelNode& node) {
+    return node.kind == Kind::kStore && node.extent == Extent::kElements;
+  });
+}
+
 /// The widest vector that the shortest element fits.
 int widest_vector(const SizedKernel& kernel) {
   std::int64_t shortest = kWidestLoad;
@@ -203,11 +209,13 @@ Mapping choose_mapping(const SizedKernel& kernel, const LaunchFacts& facts) {
     mapping.threads = power_of_two(divide_up(vectors, 4), kThreads / kWarp);
     mapping.repeats = 0;
   } else if (reduces_rows(kernel)) {
-    // A thread takes four vectors of a row, unless there are too few rows for all multiprocessors.
-    const std::int64_t shared = rows < facts.multiprocessors ? vectors : divide_up(vectors, 4);
+    // A thread takes four vectors of a row (two where the row becomes one element), unless there are too few rows for
+    // all multiprocessors.
+    const bool stores = stores_elements(kernel) || has_sums;
+    const std::int64_t shared = rows < facts.multiprocessors ? vectors : divide_up(vectors, stores ? 4 : 2);
     const std::int64_t wanted = vectors <= kWarp ? vectors : std::max<std::int64_t>(kWarp, shared);
     mapping.threads = power_of_two(wanted, kMostThreadsOfRow);
-    mapping.rows = std::max(kThreads / 2 / mapping.threads, 1);
+    mapping.rows = std::max((stores ? kThreads / 2 : kThreads) / mapping.threads, 1);
     const std::int64_t repeats = divide_up(vectors, mapping.threads);
     const std::int64_t most = mapping.is_shifted ? kMostShiftedRepeats : kMostRepeats;
     mapping.repeats = repeats <= most || has_sums ? static_cast<int>(repeats) : 0;

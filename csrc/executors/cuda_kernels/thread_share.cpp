@@ -40,9 +40,13 @@ void ThreadShare::declare(Lines& to) {
 
 void ThreadShare::prefetch(Lines& to) {
   constexpr int kLine = 128;  // bytes of the cache
+  constexpr int kThreadsOfMultiprocessor = 2048;
   const std::vector<const KernelNode*> loads = prefetched();
   if (loads.empty()) return;
-  to.add("if (begin + y < end) {");
+  // Thread blocks that begin when others have ended have nothing to wait for, and prefetching would only take their
+  // time.
+  const int first_blocks = facts_.multiprocessors * std::max(kThreadsOfMultiprocessor / mapping_.thread_count(), 1);
+  to.add("if (blockIdx.x < ", first_blocks, " && begin + y < end) {");
   to.add("const Index row = begin + y;");
   addresses_.declare_indices(to);
   for (const KernelNode* node : loads) {
