@@ -89,6 +89,7 @@ constexpr Row kRows[] = {
     {"aten::unique_consecutive", &distinct_slices},
     {"aten::unique_dim", &distinct_slices},
     {"aten::unique_dim_consecutive", &distinct_slices},
+    {"thunder::sized_by", &list_of_elements},
 };
 
 template <typename Visit>

@@ -41,6 +41,16 @@ at::Tensor restride(const at::Tensor& self, at::IntArrayRef strides) {
   return at::empty_strided(self.sizes(), strides, self.options()).copy_(self);
 }
 
+/// A tensor that has a number of the program for its size, which other operations take from there. Nobody reads its
+/// elements, for which there is no memory.
+at::Tensor sized_by(const at::Tensor& number) {
+  const auto size = number.item<std::int64_t>();
+  TORCH_CHECK(size >= 0, "a number that was a size when the program was traced is ", size);
+  at::Tensor sized = at::empty({0}, at::TensorOptions(at::kByte));
+  sized.unsafeGetTensorImpl()->set_sizes_contiguous({size});
+  return sized;
+}
+
 struct RestrideBackward final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     return std::move(gradients);
@@ -138,6 +148,7 @@ void register_library() {
     define("no_derivative(Tensor cotangent, int[] size, ScalarType dtype, str message) -> Tensor",
            dispatch(kAnyBackend, &no_derivative));
     library->impl("no_derivative", dispatch(DispatchKey::Meta, &no_derivative_meta));
+    define("sized_by(Tensor number) -> Tensor", dispatch(kAnyBackend, &sized_by));
     define("manual_seed(int seed) -> ()", dispatch(kAnyBackend, &manual_seed));
     define("make_generator(Device device) -> Generator?", dispatch(kAnyBackend, &bridge::make_generator));
     define("seed_generator(Generator? generator, int seed) -> ()", dispatch(kAnyBackend, &seed_generator));

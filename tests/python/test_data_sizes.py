@@ -379,3 +379,111 @@ def test_contents_that_are_read_pin_their_size() -> None:
         x, y = torch.randn(rows), torch.ones(rows)
         torch.testing.assert_close(compiled(x, y), x * rows)
     assert specializations(compiled) == 2
+
+
+def _trimmed(x: Tensor, lengths: Tensor) -> Tensor:
+    return x[:, : int(lengths.max())].sin().sum(1)
+
+
+def _trimmed_with_a_mask(x: Tensor, lengths: Tensor) -> Tensor:
+    longest = lengths.max().item()
+    mask = torch.arange(longest) < lengths[:, None]  # type: ignore[arg-type]
+    return (x[:, :longest] * mask).sum(1) / lengths
+
+
+def _counted(x: Tensor, lengths: Tensor) -> Tensor:
+    return x.new_zeros(int(lengths.max()) + 1).index_add_(0, lengths, x[:, 0])
+
+
+def _viewed(x: Tensor, lengths: Tensor) -> Tensor:
+    n = int(lengths.max())
+    return x.flatten()[: 2 * n].view(2, n).sum(0)
+
+
+def _split(x: Tensor, lengths: Tensor) -> Tensor:
+    parts = x.flatten()[: int(lengths.sum())].split(lengths.tolist())
+    return torch.stack([part.sum() for part in parts])
+
+
+def _from_the_end(x: Tensor, lengths: Tensor) -> Tensor:
+    return x[:, int(lengths.max()) :].cumsum(1)
+
+
+def _one_column(x: Tensor, lengths: Tensor) -> Tensor:
+    return x[:, int(lengths.min())] * 2
+
+
+def _narrowed(x: Tensor, lengths: Tensor) -> Tensor:
+    return x.narrow(1, 0, int(lengths.max())).exp().mean(1)
+
+
+def _padded(x: Tensor, lengths: Tensor) -> Tensor:
+    return F.pad(x, (0, int(lengths.max()))).softmax(1)
+
+
+def _checked(x: Tensor, lengths: Tensor) -> Tensor:
+    assert lengths.max().item() <= x.shape[1]
+    return x.sum(1) if lengths.min().item() < x.shape[0] else x.mean(1)
+
+
+def _size_in_a_tensor(x: Tensor, lengths: Tensor) -> Tensor:
+    return x.view(int(torch.tensor(x.shape[1])), -1).sin()
+
+
+WITH_NUMBERS = [
+    _trimmed,
+    _trimmed_with_a_mask,
+    _counted,
+    _viewed,
+    _split,
+    _from_the_end,
+    _one_column,
+    _narrowed,
+    _padded,
+    _checked,
+    _size_in_a_tensor,
+]
+
+
+@pytest.mark.parametrize("program", WITH_NUMBERS)
+def test_an_int_from_data_is_a_size(program: Callable[[Tensor, Tensor], Tensor]) -> None:
+    compiled = thunder.jit(program)
+    for columns in (8, 9, 12, 11, 15, 10):
+        mine = torch.rand(3, columns, requires_grad=program is not _split)
+        theirs = mine.detach().clone().requires_grad_(mine.requires_grad)
+        lengths = torch.tensor([columns - 4, columns - 2, columns - 5])
+        expected, got = program(theirs, lengths), compiled(mine, lengths)
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got, expected)
+        if mine.requires_grad:
+            got.square().sum().backward()
+            expected.square().sum().backward()
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    assert specializations(compiled) <= (6 if program is _narrowed else 3), thunder.explain_misses(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.parametrize("program", WITH_NUMBERS)
+def test_an_int_from_data_is_no_size_where_it_is_zero_one_or_negative(program: Callable[..., Tensor]) -> None:
+    compiled = thunder.jit(program)
+    x = torch.rand(3, 8)
+    for lengths in ([3, 5, 2], [4, 6, 1], [1, 1, 1], [0, 0, 0], [-2, -3, -1], [2, 7, 3], [-2, 3, 4], [9, 20, 8]):
+        try:
+            expected = program(x, torch.tensor(lengths))
+        except (RuntimeError, IndexError, AssertionError) as error:
+            with pytest.raises(type(error)):
+                compiled(x, torch.tensor(lengths))
+        else:
+            torch.testing.assert_close(compiled(x, torch.tensor(lengths)), expected, equal_nan=True)
+
+
+def test_an_int_from_data_that_is_no_size_is_guarded_by_its_value() -> None:
+    def program(x: Tensor, at: Tensor) -> Tensor:
+        rows = [x * 1, x * 2, x * 3, x * 4]
+        return rows[int(at)].masked_fill(x > 0.5, int(at))
+
+    compiled = thunder.jit(program)
+    x = torch.rand(4).half()
+    for at in (0, 2, 3, 1, 2):
+        torch.testing.assert_close(compiled(x, torch.tensor(at)), program(x, torch.tensor(at)))
+    assert specializations(compiled) == 4

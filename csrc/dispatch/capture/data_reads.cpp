@@ -376,13 +376,22 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   }
   for (std::size_t i = 0; i < total(call); ++i) {
     const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);
-    if (!is_number && !look_inside(call.arguments[i], /*at_sizes=*/!is_torch)) return -1;
+    if (is_number) continue;
+    const bool has_sizes =
+        is_torch && !is_told && holds_traced_numbers(call.arguments[i]) && takes_size_at(callable, call, i);
+    const Inside inside = !is_torch ? Inside::kNumbers : has_sizes ? Inside::kSizes : Inside::kNumbersFromData;
+    if (!look_inside(call.arguments[i], inside)) return -1;
+  }
+  for (std::size_t i = 0; is_torch && !is_told && i < total(call); ++i) {
+    const bool is_size = is_traced_number(call.arguments[i]) && takes_size_at(callable, call, i);
+    if (is_size) return give(call_with_data_sizes(callable, call));
   }
   const int takes = is_torch && !is_told ? takes_numbers(callable, call) : 0;
   if (takes < 0) return -1;
   if (takes == 1) {
     if (const int status = call_with_computed(callable, call, result); status != 0) return status;
   }
+  if (is_torch && !is_told && any_argument(call, is_traced_number)) return give(call_with_data_sizes(callable, call));
   if (is_torch) {
     if (const int status = call_with_sizes(callable, call, result); status != 0) return status;
   }

@@ -367,8 +367,11 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
 
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
   if (is_key) {
-    if (is_traced_number(number)) return look_at(number);
-    return look_inside(number, /*at_sizes=*/!is_tensor(other)) ? Py_NewRef(number) : nullptr;
+    if (is_traced_number(number)) {
+      PyObject* position = is_tensor(other) ? as_size(number) : nullptr;
+      return position != nullptr || PyErr_Occurred() != nullptr ? position : look_at(number);
+    }
+    return look_inside(number, is_tensor(other) ? Inside::kSizes : Inside::kNumbers) ? Py_NewRef(number) : nullptr;
   }
   if (!is_tensor(other) && PyObject_CheckBuffer(other) != 0) {
     // NumPy takes an operand that it does not know for an object, and so each number of the result.

@@ -252,6 +252,12 @@ bool any_argument(const NativeCall& call, bool (*predicate)(PyObject*)) {
   return std::any_of(call.arguments, call.arguments + total(call), predicate);
 }
 
+bool holds_traced_numbers(PyObject* object) {
+  if (!is_sequence(object)) return false;
+  PyObject** items = PySequence_Fast_ITEMS(object);
+  return std::any_of(items, items + Py_SIZE(object), is_traced_number);
+}
+
 bool is_list_of_numbers(PyObject* object) {
   if (!is_sequence(object)) return false;
   PyObject** items = PySequence_Fast_ITEMS(object);
@@ -399,6 +405,53 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
   if (*result == nullptr) return -1;
   *result = present_sizes(*result);
   return 1;
+}
+
+bool takes_size_at(PyObject* callable, const NativeCall& call, std::size_t i) {
+  if (name_of(callable) == "arange") return true;
+  if (std::ranges::find(kTakesPlainInts, name_of(callable)) != kTakesPlainInts.end()) return true;
+  const std::string name = "aten::" + std::string(name_of(callable));
+  return std::ranges::any_of(std::array{"", "Tensor", "int", "self_int", "sections"}, [&](const char* overload) {
+    const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+    const auto place = op ? place_in_schema(*op, call, i) : std::nullopt;
+    if (!place) return false;
+    const auto& parameters = op->schema().arguments();
+    // Sizes may be given one by one: `x.view(2, n)`.
+    const auto is_positional = [](const c10::Argument& each) { return !each.kwarg_only(); };
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(parameters, is_positional));
+    if (count == 0) return false;
+    const c10::TypePtr& type = parameters[i < call.count ? std::min(*place, count - 1) : *place].real_type();
+    const auto list = type->cast<c10::ListType>();
+    return (list ? list->getElementType() : type)->kind() == c10::TypeKind::SymIntType;
+  });
+}
+
+namespace {
+
+/// A number from data as a size, where it can be one, else as it is. Null with an exception.
+py::Ref number_as_size(const py::Ref& number) {
+  py::Ref size = py::Ref::steal(as_size(number.get()));
+  return size || PyErr_Occurred() != nullptr ? std::move(size) : number;
+}
+
+}  // namespace
+
+PyObject* call_with_data_sizes(PyObject* callable, const NativeCall& call) {
+  std::vector<py::Ref> arguments;
+  std::vector<PyObject*> values;
+  for (std::size_t i = 0; i < total(call); ++i) {
+    py::Ref argument = py::Ref::share(call.arguments[i]);
+    if (is_traced_number(argument.get()) && takes_size_at(callable, call, i)) argument = number_as_size(argument);
+    if (is_traced_number(argument.get())) argument = py::Ref::steal(look_at(argument.get()));
+    if (!argument) return nullptr;
+    values.push_back(argument.get());
+    arguments.push_back(std::move(argument));
+  }
+  NativeCall sized = call;
+  sized.arguments = values.data();
+  PyObject* result = nullptr;
+  const int status = call_with_sizes(callable, sized, &result);
+  return status == 0 ? call_with(callable, sized, arguments) : result;
 }
 
 int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** result) {

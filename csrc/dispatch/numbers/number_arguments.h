@@ -22,6 +22,8 @@ namespace thunder::dispatch {
 [[nodiscard]] std::size_t total(const interpreter::NativeCall& call);
 [[nodiscard]] bool any_argument(const interpreter::NativeCall& call, bool (*predicate)(PyObject*));
 [[nodiscard]] bool is_list_of_numbers(PyObject* object);
+/// Whether a list or tuple has traced numbers among its items.
+[[nodiscard]] bool holds_traced_numbers(PyObject* object);
 
 /// A number of the same kind that is none of the trace (new reference).
 [[nodiscard]] PyObject* placeholder(PyObject* number);
@@ -39,6 +41,13 @@ namespace thunder::dispatch {
 /// A function of PyTorch whose arguments are sizes of the trace, or hold some: called as it stands, and with ints where
 /// it takes no sizes.
 [[nodiscard]] int call_with_sizes(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+
+/// A function of PyTorch whose arguments are numbers from data, among others: ints become sizes, of which it is called
+/// as above; the others are looked at. Null with an exception.
+[[nodiscard]] PyObject* call_with_data_sizes(PyObject* callable, const interpreter::NativeCall& call);
+/// Whether an argument of a function of PyTorch is a size, or one of several: `x.new_zeros(n)`. It could be a tensor
+/// there, of which PyTorch would read the number.
+[[nodiscard]] bool takes_size_at(PyObject* callable, const interpreter::NativeCall& call, std::size_t i);
 
 /// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
 [[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);

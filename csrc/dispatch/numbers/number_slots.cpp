@@ -13,6 +13,7 @@ namespace {
 void destroy_number(PyObject* self) {
   TracedNumber& traced = as_traced(self);
   Py_CLEAR(traced.real);
+  Py_CLEAR(traced.size);
   delete traced.origin;
   delete traced.trace;
   traced.number.~Number();
@@ -35,6 +36,8 @@ PyObject* with_tensors(PyObject* left, PyObject* right, binaryfunc operation) {
   const py::Ref second = as_tensor(right);
   return first && second ? operation(first.get(), second.get()) : nullptr;
 }
+
+bool is_from_data(PyObject* object) { return is_traced_number(object) && as_traced(object).origin == nullptr; }
 
 /// A number beside one of data, where it is a size.
 py::Ref beside_data(PyObject* object) {
@@ -122,7 +125,10 @@ int outcome_of(PyObject* left, PyObject* right, int operation) {
 int compare(PyObject* left, PyObject* right, const char* symbol, int operation) {
   if (const auto decided = compare_fractions(left, right, operation)) return *decided;
   const int outcome = outcome_of(real_of(left), real_of(right), operation);
-  if (outcome >= 0 && (is_from_sizes(left) || is_from_sizes(right))) return look_at_both(left, right) ? outcome : -1;
+  const bool has_sizes = is_from_sizes(left) || is_from_sizes(right);
+  if (outcome >= 0 && has_sizes && !is_from_data(left) && !is_from_data(right)) {
+    return look_at_both(left, right) ? outcome : -1;
+  }
   const TracedNumber& traced = untied_of(left, right);
   if (outcome < 0 || traced.looked_at) return outcome;
   bool is_recorded = false;

@@ -1,5 +1,7 @@
 #include "dispatch/numbers/traced_number.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
+#include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"
@@ -42,6 +45,7 @@ PyObject* make_number(const std::shared_ptr<NumberTrace>& trace, const tracer::N
   new (&traced.number) tracer::Number(number);
   traced.looked_at = false;
   traced.origin = origin.release();
+  traced.size = nullptr;
   return object;
 }
 
@@ -147,6 +151,30 @@ PyObject* look_at(PyObject* object) {
     traced.looked_at = true;
   }
   return Py_NewRef(traced.real);
+}
+
+PyObject* as_size(PyObject* object) {
+  TracedNumber& traced = as_traced(object);
+  if (traced.size != nullptr) return Py_NewRef(traced.size);
+  const bool is_free = python_type_of(object) == &PyLong_Type && traced.origin == nullptr && !traced.looked_at;
+  if (!is_free) return nullptr;
+  // Another branch is traced for numbers on the other side.
+  const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
+  const py::Ref is_size = py::Ref::steal(zero ? PyObject_RichCompare(object, zero.get(), Py_GE) : nullptr);
+  if (is_size.get() != Py_True) return nullptr;
+  const py::Ref number = py::Ref::steal(tensor_of_number(object));
+  if (!number || !is_tensor(number.get())) return nullptr;
+  const py::Ref sized = py::Ref::steal(or_python_error([&] {
+    static const auto kOperator =
+        c10::Dispatcher::singleton().findSchemaOrThrow("thunder::sized_by", "").typed<at::Tensor(const at::Tensor&)>();
+    return wrap_tensor(kOperator.call(unpack_tensor(number.get())));
+  }));
+  PyObject* size = sized ? PyObject_CallMethod(sized.get(), "size", "i", 0) : nullptr;
+  size = size == nullptr ? nullptr : present_sizes(size);
+  // As a plain int it is checked where the tensor is made.
+  traced.looked_at = size != nullptr && PyLong_CheckExact(size);
+  traced.size = Py_XNewRef(size);
+  return size;
 }
 
 PyObject* convert_number(PyObject* traced, PyTypeObject* type) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <Python.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "dispatch/numbers/number_trace.h"
@@ -27,9 +28,18 @@ PyObject* tensor_of_number(PyObject* traced);
 PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype);
 /// The number itself, to which the trace is tied from now on (new reference, or null with an exception set).
 PyObject* look_at(PyObject* traced);
-/// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones; at sizes
-/// (size_number.h) with `at_sizes`. False with an exception set.
-bool look_inside(PyObject* container, bool at_sizes = true);
+/// The number as a size (size_number.h) that follows from data, or as an int where that is no symbol: for arguments of
+/// PyTorch that may be sizes. Null without an exception: it is no int from data, or negative.
+PyObject* as_size(PyObject* traced);
+/// The numbers in a container that are looked at.
+enum class Inside : std::uint8_t {
+  kNumbers,          ///< all of them, sizes (size_number.h), too
+  kNumbersFromData,  ///< but for sizes
+  kSizes,            ///< but for sizes, which ints from data become
+};
+/// Looks at the numbers in lists, tuples, dicts and slices, and puts them in the place of the traced ones. False with
+/// an exception set.
+bool look_inside(PyObject* container, Inside which = Inside::kNumbers);
 /// `int(number)` or `float(number)`, as a traced number.
 PyObject* convert_number(PyObject* traced, PyTypeObject* type);
 /// `function(number)` for a function of the module `math` called `name`, as a traced number; the trace is tied to what
