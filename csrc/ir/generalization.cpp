@@ -179,6 +179,8 @@ std::vector<std::pair<Dim, Dim>> SizeFit::add_all(const Trace& trace) {
     std::ranges::for_each(type->sizes, add_dim);
     std::ranges::for_each(type->strides, add_dim);
     add_dim(type->storage_offset);
+    // The rows of a matrix product, which its derivative flattens.
+    if (type->sizes.size() > 2) add_dim(product_of({type->sizes.begin(), type->sizes.end() - 1}));
   }
   for (const BoundSymbol& symbol : trace.symbols) for_each_size(symbol, add_dim);
   for (const Argument& output : trace.outputs) for_each_size(output, add_dim);

@@ -174,3 +174,18 @@ def test_gradients_of_rows_that_are_counted_from_the_end(function: Callable[...,
         (expected,) = torch.autograd.grad(function(x, n).sum(), x)
         torch.testing.assert_close(got, expected)
     assert thunder.cache_misses(compiled) == 2
+
+
+def test_rows_of_a_linear_layer_behind_a_convolution_are_a_product_of_three_sizes() -> None:
+    kernel, weight = (torch.randn(*sizes, dtype=torch.float64, requires_grad=True) for sizes in ((8, 8, 2, 2), (4, 8)))
+
+    def block(x: Tensor) -> Tensor:
+        y = F.layer_norm(x.permute(0, 2, 3, 1), (8,)).permute(0, 3, 1, 2)
+        return F.linear(F.conv2d(y, kernel, stride=2).permute(0, 2, 3, 1), weight)
+
+    compiled = thunder.jit(block)
+    for batch, height, width in ((2, 6, 8), (3, 8, 10), (4, 10, 6), (2, 14, 12)):
+        x = torch.randn(batch, 8, height, width, dtype=torch.float64, requires_grad=True)
+        got = torch.autograd.grad(compiled(x).sin().sum(), (x, kernel, weight))
+        torch.testing.assert_close(got, torch.autograd.grad(block(x).sin().sum(), (x, kernel, weight)))
+    assert thunder.cache_misses(compiled) == 2
