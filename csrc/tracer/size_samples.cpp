@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace thunder::tracer {
@@ -84,6 +85,32 @@ std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std:
     }
   }
   return samples;
+}
+
+std::vector<std::uint32_t> symbols_of_few_values(std::span<const SizeSymbol> symbols,
+                                                 std::span<const ir::Condition> conditions, std::size_t least) {
+  constexpr std::int64_t kAround = 128;  // bounds lie around the size that was traced
+  std::vector<std::int64_t> values;
+  for (const SizeSymbol& symbol : symbols) values.push_back(symbol.traced);
+  std::vector<std::uint32_t> few;
+  for (std::uint32_t i = 0; i < symbols.size(); ++i) {
+    const auto is_of_this = [i](const ir::Condition& condition) {
+      std::vector<std::uint32_t> named;
+      ir::add_symbols(condition.left, named);
+      ir::add_symbols(condition.right, named);
+      return named == std::vector<std::uint32_t>{i};
+    };
+    std::vector<ir::Condition> own;
+    std::ranges::copy_if(conditions, std::back_inserter(own), is_of_this);
+    std::size_t count = 0;
+    const std::int64_t from = std::max(symbols[i].least, symbols[i].traced - kAround);
+    for (values[i] = from; values[i] <= symbols[i].traced + kAround && count < least; ++values[i]) {
+      if (std::ranges::all_of(own, [&](const ir::Condition& each) { return ir::holds(each, values); })) ++count;
+    }
+    values[i] = symbols[i].traced;
+    if (count < least) few.push_back(i);
+  }
+  return few;
 }
 
 }  // namespace thunder::tracer

@@ -285,6 +285,52 @@ def test_sizes_that_are_special_leave_others_one_program(name: str) -> None:
     assert thunder.cache_misses(compiled) == count
 
 
+class _Window:
+    """Keys of the last tokens, as `transformers` keeps them for attention within a window."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.count, self.keys = size, 0, torch.zeros(3, 0, 4)
+
+    def attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        first = max(self.count - self.size + 1, 0)
+        length = (self.size - 1 if self.count >= self.size else self.count) + x.shape[1]
+        key, query = torch.arange(length) + first, torch.arange(x.shape[1]) + self.count
+        is_seen = (key[None] <= query[:, None]) & (key[None] > query[:, None] - self.size)
+        if mask is not None:
+            is_seen = is_seen & mask[:, key][:, None]
+        self.count += x.shape[1]
+        keys = torch.cat([self.keys, x], 1)
+        self.keys = keys[:, -self.size + 1 :]
+        return (x @ keys.mT).masked_fill(~is_seen, -1e9).softmax(-1) @ keys
+
+
+# A cache that becomes full leaves a size few values just before, and one that no longer changes from then on.
+@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize(
+    ("size", "prompt", "count"), [(12, 7, 4), (12, 11, 3), (12, 12, 3), (12, 20, 3), (6, 1, 7), (5, 4, 3), (2, 2, 3)]
+)
+def test_a_cache_that_becomes_full_has_few_programs(size: int, prompt: int, count: int, is_masked: bool) -> None:
+    compiled: Any = thunder.jit(_Window.attend)
+    window, expected = _Window(size), _Window(size)
+    for tokens in [prompt, *[1] * 16]:
+        x = torch.randn(3, tokens, 4)
+        mask = torch.rand(3, window.count + tokens) > 0.2 if is_masked else None
+        torch.testing.assert_close(compiled(window, x, mask), _Window.attend(expected, x, mask))
+        torch.testing.assert_close(window.keys, expected.keys)
+        assert window.keys.stride() == expected.keys.stride()
+    assert thunder.cache_misses(compiled) <= count, thunder.explain_shapes(compiled)
+
+
+def test_a_size_that_conditions_leave_one_value_names_their_line() -> None:
+    compiled: Any = thunder.jit(_Window.attend)
+    window = _Window(12)
+    for tokens in [9, 1, 1, 1]:
+        compiled(window, torch.randn(3, tokens, 4), None)
+    (pinned,) = thunder.compile_stats(compiled)["pinned_sizes"]
+    first = _Window.attend.__code__.co_firstlineno
+    assert pinned in {f"11 by {__file__}, line {first + i}" for i in (1, 2)}
+
+
 def test_pieces_whose_sizes_are_often_equal_have_the_gradient_of_each() -> None:
     def function(x: Tensor) -> Tensor:
         return torch.cat([part * (i + 1) for i, part in enumerate(x.tensor_split(4))])
