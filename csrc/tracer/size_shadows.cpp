@@ -77,6 +77,10 @@ SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std
     if (pinned_.empty()) pin_all();
   }
   make_fit();
+  for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
+    // Whatever depends on a symbol of two or three values is a multiple of it, or nearly so.
+    if (!conditions.empty() && fit_->value_count(i) < kLeastSamples) pin(i, /*is_by_conditions=*/true);
+  }
 }
 
 SizeShadows::~SizeShadows() { scope_->shadows = nullptr; }
@@ -576,7 +580,7 @@ void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
     if (dim.is_concrete()) continue;
     const auto is_small = [&](const Shadow& shadow) { return ir::evaluate(dim, shadow.symbols) < 2; };
     if (dim.hint < 2) {
-      pin_symbols_of(dim);
+      for (const ir::Condition& condition : ir::equality_of(dim, dim.hint)) assume(condition);
     } else if (std::ranges::any_of(shadows_, is_small)) {
       assume({ir::Condition::Kind::kAtMost, 2, dim});
     }

@@ -245,6 +245,11 @@ def _padded(x: Tensor) -> Tensor:
     return padded.view(len(x), -1, 8)
 
 
+def _scanned_in_chunks(x: Tensor) -> Tensor:
+    padded = F.pad(x, (0, -x.shape[1] % 16))
+    return padded.reshape(len(x), -1, 16).cumsum(-1)
+
+
 def _in_rows_of_four(x: Tensor) -> Tensor:
     return x.view(len(x), x.shape[1] // 4, 4).softmax(-1)
 
@@ -252,6 +257,10 @@ def _in_rows_of_four(x: Tensor) -> Tensor:
 # Columns of each call, and how many of them are traced.
 SPECIAL_SIZES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], int]] = {
     "padded": (_padded, (29, 33, 35, 16, 24, 50), 3),
+    "padded_to_one_piece": (_padded, (3, 5, 7, 2, 6, 8, 4, 30, 7), 4),
+    "padded_to_one_piece_later": (_padded, (29, 35, 5, 7, 2, 9, 16, 17, 8, 4), 5),
+    "chunks_of_a_scan": (_scanned_in_chunks, (3, 5, 7, 2, 14, 15, 9), 2),
+    "one_chunk_of_a_scan_later": (_scanned_in_chunks, (30, 50, 3, 9, 47, 12, 60, 5, 2, 15, 17, 31), 3),
     "one_column_is_left": (lambda x: x[:, :-1].exp() * x[:, 1:], (9, 2, 8, 9, 13, 20, 30), 3),
     "one_row": (_in_rows_of_four, (12, 4, 8, 16, 20, 24), 3),
     "one_place_of_pooling": (lambda x: torch.max_pool1d(x, 2).relu(), (9, 3, 8, 9, 13, 20), 3),
