@@ -294,6 +294,44 @@ def test_sizes_that_are_special_leave_others_one_program(name: str) -> None:
     assert thunder.cache_misses(compiled) == count
 
 
+def _in_pieces_by_a_tensor(x: Tensor) -> Tensor:
+    x = x[:, : x.shape[1] // 4 * 4]
+    return x.view(x.size(0), torch.div(x.size(1), 4, rounding_mode="trunc"), 4).sum(2)
+
+
+def _written_to(x: Tensor) -> tuple[Tensor, int, int]:
+    size = torch.tensor(x.shape[1])
+    before = size.item()
+    size.view(1)[0] = 3
+    return x[:, : int(size)].sin(), int(before), int(size)
+
+
+# Tensors that hold sizes, with the specializations that all columns but 1 and 0 need.
+HELD: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "view": (_in_pieces_by_a_tensor, 3),
+    "int": (lambda x: x[:, : int(torch.tensor(x.shape[1])) // 2].sin(), 2),
+    "item": (lambda x: (x * 2, torch.tensor(x.shape[1] - 1).item()), 2),
+    "float": (lambda x: x * float(torch.tensor(x.shape[1])), 2),
+    "expand": (lambda x: x.expand(torch.tensor(x.shape[1]), *x.shape).sin(), 2),
+    "shape": (lambda x: x / torch.tensor(x.shape).prod(), 2),
+    "written_to": (_written_to, 2),
+    "floor": (lambda x: x.repeat(torch.floor_divide(x.shape[1] + 4, 2), 1), 2),
+    # Python and PyTorch divide negative numbers in other ways.
+    "negative": (lambda x: x * int(torch.div(x.shape[1] - 40, 7, rounding_mode="trunc")), 10),
+    "branch": (lambda x: x.sin() if int(torch.tensor(x.shape[1])) > 12 else x.cos(), 3),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_tensors_that_hold_sizes_are_read_at_all_sizes(name: str) -> None:
+    function, count = HELD[name]
+    compiled: Any = thunder.jit(function)
+    for columns in (9, 20, 15, 12, 21, 13, 30, 1, 0):
+        x = torch.randn(3, columns)
+        torch.testing.assert_close(compiled(x), function(x))
+        assert columns < 2 or thunder.cache_misses(compiled) <= count, thunder.explain_shapes(compiled)
+
+
 class _Window:
     """Keys of the last tokens, as `transformers` keeps them for attention within a window."""
 
