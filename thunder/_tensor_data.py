@@ -39,7 +39,7 @@ def tensor(
 
 def _shape(data: Any, elements: list[Any]) -> tuple[int, ...]:
     """Return the shape of nested sequences, whose elements are added to `elements`."""
-    if type(data) is not list and type(data) is not tuple:
+    if type(data) not in (list, tuple, torch.Size):
         elements.append(data)
         return ()
     shapes = [_shape(part, elements) for part in data]

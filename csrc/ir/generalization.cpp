@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -147,6 +148,12 @@ std::optional<Dim> as_multiple(const Numbers& numbers, const Numbers& of, const 
 }  // namespace
 
 SizeFit::SizeFit(SizeSamples samples) : samples_(std::move(samples)) {}
+
+std::size_t SizeFit::value_count(std::uint32_t symbol) const {
+  std::set<std::int64_t> values;
+  for (const Numbers& sample : samples_) values.insert(sample[symbol]);
+  return values.size();
+}
 
 Numbers SizeFit::evaluate_all(const Dim& dim) const {
   Numbers numbers;

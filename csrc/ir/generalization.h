@@ -29,6 +29,8 @@ class SizeFit {
   explicit SizeFit(SizeSamples samples);
 
   [[nodiscard]] const SizeSamples& samples() const { return samples_; }
+  /// How many values a symbol has in the samples.
+  [[nodiscard]] std::size_t value_count(std::uint32_t symbol) const;
   /// Adds an expression that numbers are likely to be. Of two that are equal at all samples the first one counts: it is
   /// returned where it is another one, or is a number.
   std::optional<Dim> add(const Dim& dim);

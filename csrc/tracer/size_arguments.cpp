@@ -36,8 +36,10 @@ void note_slice(std::span<const IValue> arguments, SizeUses& uses, const FindSiz
     if (!is_size(value)) return missing;
     ir::Dim place = dim_of(value.toSymInt());
     if (place.is_concrete() && place.hint == std::numeric_limits<std::int64_t>::max()) return *size;
-    if (decide(place, SizeComparison::kLess, 0)) place = place + *size;
-    if (decide(place, SizeComparison::kLess, 0)) return ir::Dim(0);
+    const bool is_from_end = decide(place, SizeComparison::kLess, 0);
+    if (is_from_end) place = place + *size;
+    // Counted from the end, zero is where a slice begins that would begin before the dimension does.
+    if (is_from_end && decide(place, SizeComparison::kLessOrEqual, 0)) return ir::Dim(0);
     return decide(place, SizeComparison::kLess, *size) ? place : *size;
   };
   const ir::Dim begin = place_of(arguments[2], 0);

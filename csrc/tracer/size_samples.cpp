@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace thunder::tracer {
@@ -53,6 +54,7 @@ void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
 
 std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions) {
   constexpr std::size_t kAttempts = 400;
+  constexpr std::size_t kDistinct = 300;  // attempts in which no symbol has a value twice: few values tell little
   std::vector<SizeSample> samples;
   std::vector<std::int64_t> traced;
   for (const SizeSymbol& symbol : symbols) traced.push_back(symbol.traced);
@@ -60,6 +62,16 @@ std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std:
     const auto is_there = [&](const SizeSample& sample) { return sample.values == values; };
     const auto is_met = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
     return values != traced && std::ranges::none_of(samples, is_there) && std::ranges::all_of(conditions, is_met);
+  };
+  const auto is_new = [&](const std::vector<std::int64_t>& values, std::uint32_t i) {
+    const auto has_it = [&](const SizeSample& sample) { return sample.values[i] == values[i]; };
+    return values[i] != traced[i] && std::ranges::none_of(samples, has_it);
+  };
+  const auto are_new = [&](const std::vector<std::int64_t>& values) {
+    for (std::uint32_t i = 0; i < values.size(); ++i) {
+      if (!is_new(values, i)) return false;
+    }
+    return true;
   };
   const auto draw = [&](std::size_t attempt, std::size_t usual, std::uint32_t i) {
     return attempt == 0 ? sample_of(symbols[i], usual, i) : other_sample_of(symbols[i], attempt + 31 * usual, i);
@@ -69,7 +81,7 @@ std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std:
       std::vector<std::int64_t> values;
       for (std::uint32_t i = 0; i < symbols.size(); ++i) values.push_back(draw(attempt, sample, i));
       for (const ir::Condition& condition : conditions) meet(condition, values);
-      if (!is_sample(values)) continue;
+      if (!is_sample(values) || (attempt < kDistinct && !are_new(values))) continue;
       samples.push_back({std::move(values), std::nullopt});
       break;
     }
@@ -78,12 +90,38 @@ std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std:
     for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
       std::vector<std::int64_t> values = traced;
       values[i] = draw(attempt, kJointSamples, i);
-      if (!is_sample(values)) continue;
+      if (!is_sample(values) || (attempt < kDistinct && !is_new(values, i))) continue;
       samples.push_back({std::move(values), i});
       break;
     }
   }
   return samples;
+}
+
+std::vector<std::uint32_t> symbols_of_few_values(std::span<const SizeSymbol> symbols,
+                                                 std::span<const ir::Condition> conditions, std::size_t least) {
+  constexpr std::int64_t kAround = 128;  // bounds lie around the size that was traced
+  std::vector<std::int64_t> values;
+  for (const SizeSymbol& symbol : symbols) values.push_back(symbol.traced);
+  std::vector<std::uint32_t> few;
+  for (std::uint32_t i = 0; i < symbols.size(); ++i) {
+    const auto is_of_this = [i](const ir::Condition& condition) {
+      std::vector<std::uint32_t> named;
+      ir::add_symbols(condition.left, named);
+      ir::add_symbols(condition.right, named);
+      return named == std::vector<std::uint32_t>{i};
+    };
+    std::vector<ir::Condition> own;
+    std::ranges::copy_if(conditions, std::back_inserter(own), is_of_this);
+    std::size_t count = 0;
+    const std::int64_t from = std::max(symbols[i].least, symbols[i].traced - kAround);
+    for (values[i] = from; values[i] <= symbols[i].traced + kAround && count < least; ++values[i]) {
+      if (std::ranges::all_of(own, [&](const ir::Condition& each) { return ir::holds(each, values); })) ++count;
+    }
+    values[i] = symbols[i].traced;
+    if (count < least) few.push_back(i);
+  }
+  return few;
 }
 
 }  // namespace thunder::tracer

@@ -28,4 +28,9 @@ struct SizeSample {
 [[nodiscard]] std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols,
                                                      std::span<const ir::Condition> conditions);
 
+/// The symbols that conditions leave fewer than `least` values, as far as they name one symbol each.
+[[nodiscard]] std::vector<std::uint32_t> symbols_of_few_values(std::span<const SizeSymbol> symbols,
+                                                               std::span<const ir::Condition> conditions,
+                                                               std::size_t least);
+
 }  // namespace thunder::tracer

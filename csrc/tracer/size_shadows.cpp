@@ -70,8 +70,17 @@ SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std
   for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
     if (symbols_[i].most != 0 && symbols_[i].most - symbols_[i].least < kLeastRange) pin(i);
   }
-  if (shadows_.size() + 1 < kLeastSamples && !symbols_.empty()) pin_all();
+  if (shadows_.size() + 1 < kLeastSamples && !symbols_.empty()) {
+    for (const std::uint32_t symbol : symbols_of_few_values(symbols_, conditions, kLeastSamples)) {
+      pin(symbol, /*is_by_conditions=*/true);
+    }
+    if (pinned_.empty()) pin_all();
+  }
   make_fit();
+  for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
+    // Whatever depends on a symbol of two or three values is a multiple of it, or nearly so.
+    if (!conditions.empty() && fit_->value_count(i) < kLeastSamples) pin(i, /*is_by_conditions=*/true);
+  }
 }
 
 SizeShadows::~SizeShadows() { scope_->shadows = nullptr; }
@@ -130,7 +139,7 @@ void SizeShadows::make_fit() {
   for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
     const std::optional<ir::Dim> other = fit_->add(ir::Dim::symbol(i, symbols_[i].traced));
     // The conditions leave it one value: sizes are that number, and no more the symbol.
-    if (other && other->is_concrete() && !wants_samples_) pin(i);
+    if (other && other->is_concrete() && !wants_samples_) pin(i, /*is_by_conditions=*/true);
   }
   for (const ir::Dim& dim : expressions_) fit_->add(dim);
 }
@@ -159,6 +168,7 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
     const auto symbol = symbols[static_cast<std::size_t>(i)];
     dims.push_back(symbol ? dim_of_symbol(*symbol) : ir::Dim(traced.size(i)));
   }
+  input_dims_.emplace(impl, dims);
   const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims, rule);
   for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);
   fit_->add(ir::product_of(dims));
@@ -171,8 +181,8 @@ ir::SourceLocation SizeShadows::locate() const {
   return program_.host.locate();
 }
 
-void SizeShadows::pin(std::uint32_t symbol) {
-  if (pinned_.insert(symbol).second) reasons_.emplace_back(symbol, lost_at_ ? *lost_at_ : locate());
+void SizeShadows::pin(std::uint32_t symbol, bool is_by_conditions) {
+  if (pinned_.insert(symbol).second) reasons_.push_back({symbol, lost_at_ ? *lost_at_ : locate(), is_by_conditions});
 }
 
 void SizeShadows::pin_all() {
@@ -189,8 +199,9 @@ void SizeShadows::pin_most() {
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
   if (!lost_at_) lost_at_ = locate();
-  // With few sizes left the program gets numbers, which mean nothing at other sizes.
-  if (shadow.only && !wants_samples_) pin(*shadow.only);
+  // With few sizes left the program gets numbers, which mean nothing at other sizes: what fails then is not to blame
+  // where another attempt follows.
+  if (shadow.only && !wants_samples_ && !(gave_numbers_ && is_traced_again())) pin(*shadow.only);
 }
 
 std::vector<ir::Dims> SizeShadows::shapes_of(std::span<const IValue> arguments) {
@@ -212,8 +223,9 @@ void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValu
     const bool has_failed = std::ranges::find(failed, &shadow) != failed.end();
     (has_failed ? failing : fitting).emplace_back(shadow.symbols);
   }
-  auto conditions = is_any_lost() ? std::nullopt : bounds_between(fitting, failing);
-  if (!conditions && !is_any_lost()) conditions = equalities_between(shapes_of(arguments), fitting, failing);
+  const bool is_known = !is_any_lost() && !gave_numbers_;
+  auto conditions = is_known ? bounds_between(fitting, failing) : std::nullopt;
+  if (is_known && !conditions) conditions = equalities_between(shapes_of(arguments), fitting, failing);
   if (!conditions) {
     for (Shadow* shadow : failed) lose(*shadow);
     return;
@@ -249,7 +261,7 @@ void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
 }
 
 void SizeShadows::assume(const ir::Condition& condition) {
-  if (is_certain(condition)) return;
+  if (is_certain(condition) || gave_numbers_) return;
   using Kind = ir::Condition::Kind;
   if (condition.kind == Kind::kEqual && (condition.left.is_concrete() || condition.right.is_concrete())) {
     return pin_symbols_of(condition.left - condition.right);
@@ -435,6 +447,8 @@ void SizeShadows::follow(const c10::OperatorHandle& op, std::span<const IValue> 
   }
   if (!failed.empty()) exclude(failed, arguments);
   for (const at::Tensor& tensor : tensors_of(results)) {
+    // Few sizes are left to show which ones depend on symbols.
+    if (TraceTensorImpl* impl = trace_impl(tensor); impl != nullptr && !tells_sizes()) impl->watch_sizes();
     if (is_layered(tensor)) note_read(*tensor.unsafeGetTensorImpl());
     require_sizes_of_two(tensor);
   }
@@ -566,7 +580,7 @@ void SizeShadows::require_sizes_of_two(const at::Tensor& tensor) {
     if (dim.is_concrete()) continue;
     const auto is_small = [&](const Shadow& shadow) { return ir::evaluate(dim, shadow.symbols) < 2; };
     if (dim.hint < 2) {
-      pin_symbols_of(dim);
+      for (const ir::Condition& condition : ir::equality_of(dim, dim.hint)) assume(condition);
     } else if (std::ranges::any_of(shadows_, is_small)) {
       assume({ir::Condition::Kind::kAtMost, 2, dim});
     }

@@ -133,8 +133,15 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] const std::vector<Assumed>& assumed() const { return assumed_; }
   /// Whether the program has to be traced at other samples, which meet its conditions.
   [[nodiscard]] bool wants_samples() const { return wants_samples_; }
-  /// The line that pinned each symbol.
-  [[nodiscard]] const std::vector<std::pair<std::uint32_t, ir::SourceLocation>>& reasons() const { return reasons_; }
+  /// Whether the program is traced again whatever else is found.
+  [[nodiscard]] bool is_traced_again() const { return wants_samples_ || !pinned_.empty(); }
+  /// Why a symbol is pinned.
+  struct Reason {
+    std::uint32_t symbol = 0;
+    ir::SourceLocation location;
+    bool is_by_conditions = false;  ///< those of earlier attempts leave it few values
+  };
+  [[nodiscard]] const std::vector<Reason>& reasons() const { return reasons_; }
 
   /// The trace for all sizes; nullopt, and symbols are pinned: there is none.
   [[nodiscard]] std::optional<ir::Trace> generalize(const ir::Trace& trace);
@@ -169,6 +176,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] bool has_only_sizes_from_two_on(const c10::TensorImpl& tensor);
   void give(const ir::Dims& dims, std::vector<c10::SymInt>& given) const;
   void require_sizes_of_two(const at::Tensor& tensor);
+  /// The program gets numbers for sizes.
+  void note_numbers() { gave_numbers_ = true; }
   /// The line that the program is in.
   [[nodiscard]] ir::SourceLocation locate() const;
   void lose(Shadow& shadow);
@@ -178,7 +187,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// Sizes of the tensors among the arguments; empty: they are not known.
   [[nodiscard]] std::vector<ir::Dims> shapes_of(std::span<const c10::IValue> arguments);
   void note_operation(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
-  void pin(std::uint32_t symbol);
+  void pin(std::uint32_t symbol, bool is_by_conditions = false);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
   /// The type that a tensor of the program has at all sizes; nullopt: it is none, or nobody knows.
@@ -208,15 +217,18 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::vector<autograd::NodePointer> kept_nodes_;
   std::set<std::uint32_t> pinned_;
   std::set<std::uint32_t> ints_;  ///< symbols that are ints among the arguments
-  std::vector<std::pair<std::uint32_t, ir::SourceLocation>> reasons_;
+  std::vector<Reason> reasons_;
   std::optional<ir::SourceLocation> lost_at_;  ///< where an operation first did something else at another size
   std::vector<Assumed> assumed_;
   std::vector<ir::Dim> expressions_;  ///< that the program computed
   std::unique_ptr<ir::SizeFit> fit_;
+  std::unordered_map<const c10::TensorImpl*, ir::Dims> input_dims_;  ///< known where few samples are left, too
   /// Sizes and strides that were given to the program.
   std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> sizes_;
   std::unordered_map<const c10::TensorImpl*, std::vector<c10::SymInt>> strides_;
   bool wants_samples_ = false;
+  /// Few sizes were left, and the program got numbers for what it computed: what it decides on them is for no others.
+  bool gave_numbers_ = false;
   int depth_ = 0;
 };
 

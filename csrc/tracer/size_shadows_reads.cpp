@@ -20,7 +20,10 @@ bool SizeShadows::is_laid_out_alike(const at::Tensor& left, const at::Tensor& ri
 }
 
 std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
-  if (!tells_sizes()) return std::nullopt;
+  if (!tells_sizes()) {
+    const auto input = input_dims_.find(&tensor);
+    return input == input_dims_.end() ? std::nullopt : std::optional(input->second);
+  }
   const Inside inside(*this);
   ir::Dims dims;
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
@@ -129,6 +132,7 @@ void SizeShadows::give(const ir::Dims& dims, std::vector<c10::SymInt>& given) co
 
 c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
   const std::optional<ir::Dims> dims = dims_of(tensor);
+  if (!dims) note_numbers();
   const Inside inside(*this);
   if (!dims) return tensor.sym_sizes();
   give(*dims, sizes_[&tensor]);
@@ -147,6 +151,7 @@ c10::SymIntArrayRef SizeShadows::sym_strides(const c10::TensorImpl& tensor) {
 
 c10::SymInt SizeShadows::sym_numel(const c10::TensorImpl& tensor) {
   const std::optional<ir::Dims> dims = dims_of(tensor);
+  if (!dims) note_numbers();
   const Inside inside(*this);
   if (!dims) return tensor.numel();
   const ir::Dim count = ir::product_of(*dims);
@@ -171,6 +176,8 @@ c10::SymInt SizeShadows::sym_storage_offset(const c10::TensorImpl& tensor) {
 }
 
 void SizeShadows::note_read(const c10::TensorImpl& tensor) {
+  if (!tells_sizes()) note_numbers();
+  if (gave_numbers_ && is_traced_again()) return;  // the next attempt knows whether this depends on symbols
   const Inside inside(*this);
   auto* const impl = const_cast<c10::TensorImpl*>(&tensor);
   const at::Tensor of_program(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));

@@ -245,6 +245,11 @@ def _padded(x: Tensor) -> Tensor:
     return padded.view(len(x), -1, 8)
 
 
+def _scanned_in_chunks(x: Tensor) -> Tensor:
+    padded = F.pad(x, (0, -x.shape[1] % 16))
+    return padded.reshape(len(x), -1, 16).cumsum(-1)
+
+
 def _in_rows_of_four(x: Tensor) -> Tensor:
     return x.view(len(x), x.shape[1] // 4, 4).softmax(-1)
 
@@ -252,6 +257,10 @@ def _in_rows_of_four(x: Tensor) -> Tensor:
 # Columns of each call, and how many of them are traced.
 SPECIAL_SIZES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], int]] = {
     "padded": (_padded, (29, 33, 35, 16, 24, 50), 3),
+    "padded_to_one_piece": (_padded, (3, 5, 7, 2, 6, 8, 4, 30, 7), 4),
+    "padded_to_one_piece_later": (_padded, (29, 35, 5, 7, 2, 9, 16, 17, 8, 4), 5),
+    "chunks_of_a_scan": (_scanned_in_chunks, (3, 5, 7, 2, 14, 15, 9), 2),
+    "one_chunk_of_a_scan_later": (_scanned_in_chunks, (30, 50, 3, 9, 47, 12, 60, 5, 2, 15, 17, 31), 3),
     "one_column_is_left": (lambda x: x[:, :-1].exp() * x[:, 1:], (9, 2, 8, 9, 13, 20, 30), 3),
     "one_row": (_in_rows_of_four, (12, 4, 8, 16, 20, 24), 3),
     "one_place_of_pooling": (lambda x: torch.max_pool1d(x, 2).relu(), (9, 3, 8, 9, 13, 20), 3),
@@ -283,6 +292,90 @@ def test_sizes_that_are_special_leave_others_one_program(name: str) -> None:
     for size in columns:
         require_equal(compiled, function, torch.randn(4, size, requires_grad=True))
     assert thunder.cache_misses(compiled) == count
+
+
+def _in_pieces_by_a_tensor(x: Tensor) -> Tensor:
+    x = x[:, : x.shape[1] // 4 * 4]
+    return x.view(x.size(0), torch.div(x.size(1), 4, rounding_mode="trunc"), 4).sum(2)
+
+
+def _written_to(x: Tensor) -> tuple[Tensor, int, int]:
+    size = torch.tensor(x.shape[1])
+    before = size.item()
+    size.view(1)[0] = 3
+    return x[:, : int(size)].sin(), int(before), int(size)
+
+
+# Tensors that hold sizes, with the specializations that all columns but 1 and 0 need.
+HELD: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "view": (_in_pieces_by_a_tensor, 3),
+    "int": (lambda x: x[:, : int(torch.tensor(x.shape[1])) // 2].sin(), 2),
+    "item": (lambda x: (x * 2, torch.tensor(x.shape[1] - 1).item()), 2),
+    "float": (lambda x: x * float(torch.tensor(x.shape[1])), 2),
+    "expand": (lambda x: x.expand(torch.tensor(x.shape[1]), *x.shape).sin(), 2),
+    "shape": (lambda x: x / torch.tensor(x.shape).prod(), 2),
+    "written_to": (_written_to, 2),
+    "floor": (lambda x: x.repeat(torch.floor_divide(x.shape[1] + 4, 2), 1), 2),
+    # Python and PyTorch divide negative numbers in other ways.
+    "negative": (lambda x: x * int(torch.div(x.shape[1] - 40, 7, rounding_mode="trunc")), 10),
+    "branch": (lambda x: x.sin() if int(torch.tensor(x.shape[1])) > 12 else x.cos(), 3),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_tensors_that_hold_sizes_are_read_at_all_sizes(name: str) -> None:
+    function, count = HELD[name]
+    compiled: Any = thunder.jit(function)
+    for columns in (9, 20, 15, 12, 21, 13, 30, 1, 0):
+        x = torch.randn(3, columns)
+        torch.testing.assert_close(compiled(x), function(x))
+        assert columns < 2 or thunder.cache_misses(compiled) <= count, thunder.explain_shapes(compiled)
+
+
+class _Window:
+    """Keys of the last tokens, as `transformers` keeps them for attention within a window."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.count, self.keys = size, 0, torch.zeros(3, 0, 4)
+
+    def attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        first = max(self.count - self.size + 1, 0)
+        length = (self.size - 1 if self.count >= self.size else self.count) + x.shape[1]
+        key, query = torch.arange(length) + first, torch.arange(x.shape[1]) + self.count
+        is_seen = (key[None] <= query[:, None]) & (key[None] > query[:, None] - self.size)
+        if mask is not None:
+            is_seen = is_seen & mask[:, key][:, None]
+        self.count += x.shape[1]
+        keys = torch.cat([self.keys, x], 1)
+        self.keys = keys[:, -self.size + 1 :]
+        return (x @ keys.mT).masked_fill(~is_seen, -1e9).softmax(-1) @ keys
+
+
+# A cache that becomes full leaves a size few values just before, and one that no longer changes from then on.
+@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize(
+    ("size", "prompt", "count"), [(12, 7, 4), (12, 11, 3), (12, 12, 3), (12, 20, 3), (6, 1, 7), (5, 4, 3), (2, 2, 3)]
+)
+def test_a_cache_that_becomes_full_has_few_programs(size: int, prompt: int, count: int, is_masked: bool) -> None:
+    compiled: Any = thunder.jit(_Window.attend)
+    window, expected = _Window(size), _Window(size)
+    for tokens in [prompt, *[1] * 16]:
+        x = torch.randn(3, tokens, 4)
+        mask = torch.rand(3, window.count + tokens) > 0.2 if is_masked else None
+        torch.testing.assert_close(compiled(window, x, mask), _Window.attend(expected, x, mask))
+        torch.testing.assert_close(window.keys, expected.keys)
+        assert window.keys.stride() == expected.keys.stride()
+    assert thunder.cache_misses(compiled) <= count, thunder.explain_shapes(compiled)
+
+
+def test_a_size_that_conditions_leave_one_value_names_their_line() -> None:
+    compiled: Any = thunder.jit(_Window.attend)
+    window = _Window(12)
+    for tokens in [9, 1, 1, 1]:
+        compiled(window, torch.randn(3, tokens, 4), None)
+    (pinned,) = thunder.compile_stats(compiled)["pinned_sizes"]
+    first = _Window.attend.__code__.co_firstlineno
+    assert pinned in {f"11 by {__file__}, line {first + i}" for i in (1, 2)}
 
 
 def test_pieces_whose_sizes_are_often_equal_have_the_gradient_of_each() -> None:

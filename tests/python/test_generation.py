@@ -42,6 +42,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "mamba": ("MambaConfig", {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}),
     "qwen3_moe": ("Qwen3MoeConfig", {**ATTENTION, **EXPERTS}),
+    "mistral": ("MistralConfig", {**ATTENTION, "sliding_window": 64}),
 }
 
 
@@ -50,9 +51,9 @@ def specializations(compiled: Any) -> int:
     return count
 
 
-def hugging_face(name: str) -> nn.Module:
+def hugging_face(name: str, **options: Any) -> nn.Module:
     transformers = pytest.importorskip("transformers")
-    config = getattr(transformers, MODELS[name][0])(**MODELS[name][1])
+    config = getattr(transformers, MODELS[name][0])(**(MODELS[name][1] | options))
     torch.manual_seed(0)
     kind = "AutoModelForSeq2SeqLM" if name == "t5" else "AutoModelForCausalLM"
     model: nn.Module = getattr(transformers, kind).from_config(config).eval()
@@ -119,7 +120,7 @@ def test_tokens_of_litgpt_are_those_of_eager() -> None:
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "qwen3_moe"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "t5", "qwen3_moe", "mistral"])
 def test_a_padded_batch_has_few_programs(name: str) -> None:
     model = hugging_face(name)
     compiled = thunder.jit(model)
@@ -131,3 +132,19 @@ def test_a_padded_batch_has_few_programs(name: str) -> None:
         expected = model.generate(words, **options)  # type: ignore[operator]
         assert torch.equal(compiled.generate(words, **options), expected)
     assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+
+
+# A window of attention that is full from the prompt on, becomes full between tokens, or has no more room than one.
+@pytest.mark.parametrize(("window", "is_padded", "count"), [(6, False, 3), (16, False, 5), (16, True, 5), (9, True, 5)])
+def test_a_window_that_becomes_full_has_few_programs(window: int, is_padded: bool, count: int) -> None:
+    model = hugging_face("mistral", sliding_window=window)
+    compiled = thunder.jit(model)
+    words = torch.cat([prompt(7), prompt(7) + 1])
+    options: dict[str, Any] = {"max_new_tokens": 24, "do_sample": False}
+    if is_padded:
+        options["attention_mask"] = torch.ones_like(words)
+        options["attention_mask"][0, :3] = 0
+    with torch.no_grad():
+        expected = model.generate(words, **options)  # type: ignore[operator]
+        assert torch.equal(compiled.generate(words, **options), expected)
+    assert specializations(compiled) <= count, thunder.explain_shapes(compiled)

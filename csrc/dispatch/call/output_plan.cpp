@@ -313,7 +313,7 @@ void OutputPlanner::plan_sizes(const at::Tensor& tensor, const at::Tensor& base,
   }
   if (auto sizes = shadows_->sizes_in_views(tensor, steps)) {
     view.set_sizes(*std::move(sizes));
-  } else {
+  } else if (!shadows_->is_traced_again()) {
     shadows_->pin_all();
   }
 }

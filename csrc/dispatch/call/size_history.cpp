@@ -20,7 +20,7 @@ bool is_number_path(std::string_view path) { return path.starts_with(kNumber); }
 
 bool SizeHistory::Input::is_number(std::size_t dim, std::int64_t size) const {
   const auto pin = pins.find(dim);
-  return size < 2 || (pin != pins.end() && (pin->second.is_final || size == sizes[dim]));
+  return size < 2 || (pin != pins.end() && (pin->second.is_final() || size == sizes[dim]));
 }
 
 const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t dims) const {
@@ -135,11 +135,13 @@ void SizeHistory::note(const std::string& path, const Shape& shape) {
   input.sizes = sizes;
 }
 
-void SizeHistory::pin(const std::string& path, std::size_t dim, const std::string& line) {
+void SizeHistory::pin(const std::string& path, std::size_t dim, const std::string& line, PinKind kind) {
   Input& input = inputs_[path];
   if (dim >= input.sizes.size()) return;
-  const auto [pin, is_new] = input.pins.try_emplace(dim, Pin{line, is_of_number(path)});
-  if (!is_new) pin->second.is_final = true;
+  Pin& pin = input.pins[dim];
+  if (pin.weight == 0) pin.line = line;
+  const int weight = kind == PinKind::kFewSizes ? 1 : kFinal / 2;
+  pin.weight += path.starts_with(kValue) ? kFinal : weight;
 }
 
 void SizeHistory::unpin(const std::string& path, std::size_t dim) { inputs_[path].pins.erase(dim); }

@@ -55,9 +55,13 @@ class SizeHistory {
   void note(const std::string& path, const Shape& shape);
   /// Inputs of one trace with other sizes were found at this path (values of a dict by tensor): nothing is known of it.
   void ignore(const std::string& path) { ignored_.insert(path); }
+  /// Why a size is pinned: it is needed as a number, or the program is one of few sizes (a cache that is about to be
+  /// full), which others are not.
+  enum class PinKind : std::uint8_t { kNeeded, kFewSizes };
   /// A program needs this size as a number; `line` says where. It may be for the value that the size has (the rows but
-  /// the last one, of two): that of a tensor is a symbol once more at the next value.
-  void pin(const std::string& path, std::size_t dim, const std::string& line);
+  /// the last one, of two), so that it is a symbol once more at the next value, and at some more where this one's
+  /// program is one of few sizes.
+  void pin(const std::string& path, std::size_t dim, const std::string& line, PinKind kind = PinKind::kNeeded);
   /// A program has this size as a symbol.
   void unpin(const std::string& path, std::size_t dim);
   [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const { return pin_of(path, dim) != nullptr; }
@@ -67,8 +71,10 @@ class SizeHistory {
  private:
   struct Pin {
     std::string line;
-    bool is_final = false;
+    int weight = 0;  ///< of the times that it was pinned
+    [[nodiscard]] bool is_final() const { return weight >= kFinal; }
   };
+  static constexpr int kFinal = 6;
   struct Input {
     Sizes sizes;                      ///< in the last trace
     Sizes strides;                    ///< likewise

@@ -140,6 +140,7 @@ bool DataReads::is_of_trace(PyObject* tensor) const {
 
 PyObject* DataReads::item(PyObject* tensor) {
   try {
+    if (holds_size(tensor)) return size_in(tensor);
     tracer::Number number;
     {
       tracer::Recorder& recorder = *trace_->recorder;
@@ -175,6 +176,9 @@ PyObject* DataReads::convert(PyObject* tensor, PyTypeObject* type) {
   const py::Ref number = py::Ref::steal(item(tensor));
   if (!number) return nullptr;
   if (is_traced_number(number.get())) return convert_number(number.get(), type);
+  if (is_size_number(number.get())) {
+    if (const auto made = call_type(type, number.get())) return *made;
+  }
   return type == &PyLong_Type ? PyNumber_Long(number.get()) : PyNumber_Float(number.get());
 }
 
@@ -262,6 +266,13 @@ bool hands_on(const NativeCall& call) {
     return function ? interpreter::native_identity(function.get()) : nullptr;
   }();
   return apply != nullptr && call.function == apply;
+}
+
+/// Methods that take a tensor without dimensions for a size.
+bool takes_tensors_for_sizes(PyObject* callable, const NativeCall& call) {
+  static constexpr std::string_view kNames[] = {"expand", "repeat", "reshape", "view"};
+  return call.self != nullptr && is_tensor(call.self) && call.names == nullptr &&
+         std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
 }
 
 /// `math.prod` of a list or tuple with sizes among its items, or `numel` of such a shape. Null without an exception: it
@@ -368,6 +379,16 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   }
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
   if (!is_torch && (!looks || works_by_operators(callable, call))) return 0;
+  if (is_torch && !is_told && takes_tensors_for_sizes(callable, call) && any_argument(call, holds_size)) {
+    const auto sizes = replaced(call, holds_size, size_in);
+    if (!sizes) return -1;
+    std::vector<PyObject*> values;
+    for (const py::Ref& size : *sizes) values.push_back(size.get());
+    NativeCall with_sizes = call;
+    with_sizes.arguments = values.data();
+    const int status = intercept(callable, with_sizes, result);
+    return status != 0 ? status : give(call_with(callable, call, *sizes));
+  }
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;

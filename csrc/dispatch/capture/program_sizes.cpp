@@ -37,6 +37,7 @@ ProgramSizes::ProgramSizes(tracer::Recorder& recorder, TorchHooks& hooks, std::s
       conditions_(known.conditions),
       changing_(known.changing),
       may_guess_(known.may_guess),
+      is_for_few_sizes_(known.is_for_few_sizes),
       how_(how.dynamic),
       history_(how.sizes),
       dynamic_(arguments, how.dynamic, pinned_, changing_),
@@ -75,7 +76,9 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
     return number_inputs_.note(real, traced, path, shadows_.get());
   };
   if (dynamic_.symbols().empty()) return;
-  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), conditions_);
+  std::vector<ir::Condition> conditions;
+  for (const KnownCondition& known : conditions_) conditions.push_back(known.condition);
+  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), std::move(conditions));
   shadows_->symbols_of_data = [this](std::size_t place) { return symbols_of_data(place); };
   hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
                                                        const std::string& path) {
@@ -113,7 +116,9 @@ void ProgramSizes::ask_for_another_attempt() {
 
 ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const {
   PinnedSizes pinned = before.pinned;
-  std::vector<ir::Condition> conditions = before.conditions;
+  bool is_for_few_sizes = before.is_for_few_sizes;
+  bool blames_guesses = false;
+  std::vector<KnownCondition> conditions = before.conditions;
   // With more symbols, what is pinned and decided is found again.
   tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
   // A trace that fails with symbols may not fail without.
@@ -123,17 +128,23 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
   const bool is_explained =
       wants_symbols_ || (shadows != nullptr && (shadows->wants_samples() || !shadows->pinned().empty()));
   for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
-    const auto& [symbol, line] = shadows->reasons()[i];
-    pinned.emplace(dynamic_.values_of(symbol), ir::describe_line(line));
+    const auto& [symbol, location, is_by_conditions] = shadows->reasons()[i];
+    const SymbolSizes values = dynamic_.values_of(symbol);
+    const std::string line = is_by_conditions ? line_of_conditions(symbol) : ir::describe_line(location);
+    // A size that is another one than before is no guess.
+    const bool is_new = pinned.emplace(values, line).second;
+    is_for_few_sizes = is_for_few_sizes || is_by_conditions;
+    blames_guesses = blames_guesses || (is_new && (!is_by_conditions || values.first == values.second));
   }
   for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
-    const ir::Condition& condition = shadows->assumed()[i].condition;
-    if (std::ranges::find(conditions, condition) == conditions.end()) conditions.push_back(condition);
+    const auto& [condition, location] = shadows->assumed()[i];
+    KnownCondition known{condition, ir::describe_line(location)};
+    if (std::ranges::find(conditions, known) == conditions.end()) conditions.push_back(std::move(known));
   }
   // Conditions name symbols, which are others when some of them are pinned.
   SizeHistory::Inputs inputs = failed && !wants_symbols_ ? before.changing : changing();
   // Who pins what is seen without the guesses.
-  const bool keeps_guesses = pinned == before.pinned || how_ == DynamicSizes::kAll || !has_guesses(before.changing);
+  const bool keeps_guesses = !blames_guesses || how_ == DynamicSizes::kAll || !has_guesses(before.changing);
   if (!keeps_guesses) {
     pinned = before.pinned;
     remove_guesses(inputs);
@@ -144,8 +155,23 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
   } else if (shadows == nullptr || !shadows->wants_samples()) {
     conditions = before.conditions;
   }
-  return {std::move(pinned), std::move(conditions), std::move(inputs), before.may_guess && keeps_guesses,
-          number_inputs_.constants(failed && !is_explained)};
+  return {std::move(pinned),
+          std::move(conditions),
+          std::move(inputs),
+          before.may_guess && keeps_guesses,
+          number_inputs_.constants(failed && !is_explained),
+          is_for_few_sizes};
+}
+
+std::string ProgramSizes::line_of_conditions(std::uint32_t symbol) const {
+  const auto names_it = [symbol](const KnownCondition& known) {
+    std::vector<std::uint32_t> symbols;
+    ir::add_symbols(known.condition.left, symbols);
+    ir::add_symbols(known.condition.right, symbols);
+    return std::ranges::find(symbols, symbol) != symbols.end();
+  };
+  const auto last = std::ranges::find_if(conditions_.rbegin(), conditions_.rend(), names_it);
+  return last == conditions_.rend() ? std::string() : last->line;
 }
 
 SizeHistory::Inputs ProgramSizes::changing() const {
@@ -182,6 +208,13 @@ ProgramSizes::Symbols ProgramSizes::symbols_of_data(std::size_t place) const {
   return dynamic_.symbols_of(data_size_paths(observed).at(place), observed[place].sizes);
 }
 
+std::optional<SymbolSizes> ProgramSizes::changes(const std::string& path, std::size_t dim, std::int64_t size) const {
+  const auto input = changing_.find(path);
+  if (input == changing_.end()) return std::nullopt;
+  const std::int64_t before = input->second.before[dim];
+  return before == -1 || before == size ? std::nullopt : std::optional(SymbolSizes(size, before));
+}
+
 void ProgramSizes::remember() const {
   if (history_ == nullptr) return;
   number_inputs_.remember(*history_);
@@ -190,14 +223,13 @@ void ProgramSizes::remember() const {
     const SizeHistory::Sizes& sizes = shape.sizes;
     history_->note(path, shape);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      const auto input = changing_.find(path);
-      const bool changes =
-          input != changing_.end() && input->second.before[i] != -1 && input->second.before[i] != sizes[i];
-      if (!changes) continue;
-      const auto pinned = pinned_.find({sizes[i], input->second.before[i]});
+      const std::optional<SymbolSizes> values = changes(path, i, sizes[i]);
+      if (!values) continue;
+      const auto pinned = pinned_.find(*values);
       const bool is_pinned = pinned != pinned_.end();
       if (is_pinned || !has_symbols_) {
-        history_->pin(path, i, is_pinned ? pinned->second : std::string());
+        const auto kind = is_for_few_sizes_ ? SizeHistory::PinKind::kFewSizes : SizeHistory::PinKind::kNeeded;
+        history_->pin(path, i, is_pinned ? pinned->second : std::string(), kind);
       } else {
         history_->unpin(path, i);
       }
@@ -279,7 +311,10 @@ void ProgramSizes::describe(Specialization& specialization) const {
   for (const auto& [size, line] : pinned_) add_pin(size.first, line);
   for (const auto& [path, shape] : shapes_) {
     for (std::size_t i = 0; history_ != nullptr && i < shape.sizes.size(); ++i) {
-      if (const std::string* line = history_->pin_of(path, i)) add_pin(shape.sizes[i], *line);
+      const std::optional<SymbolSizes> values = changes(path, i, shape.sizes[i]);
+      const bool is_symbol = has_symbols_ && values && !pinned_.contains(*values);
+      const std::string* line = is_symbol ? nullptr : history_->pin_of(path, i);
+      if (line != nullptr) add_pin(shape.sizes[i], *line);
     }
   }
   specialization.pinned_sizes.assign(pins.begin(), pins.end());

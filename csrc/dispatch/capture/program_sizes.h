@@ -28,13 +28,21 @@ namespace thunder::dispatch {
 /// found to need of them, and so which ones the next attempt is to have.
 class ProgramSizes {
  public:
+  struct KnownCondition {
+    ir::Condition condition;
+    std::string line;  ///< that decided on it
+    friend bool operator==(const KnownCondition& left, const KnownCondition& right) {
+      return left.condition == right.condition;
+    }
+  };
   /// Facts that a trace must know from its beginning, as earlier attempts found them.
   struct Known {
-    PinnedSizes pinned{};                     ///< sizes of the arguments that are numbers, with the line
-    std::vector<ir::Condition> conditions{};  ///< on sizes, which the program has decided on
-    SizeHistory::Inputs changing{};           ///< inputs with sizes that are other ones than in earlier traces
-    bool may_guess = true;                    ///< which other sizes are going to change
-    std::set<std::string> constants{};        ///< numbers that change, and are constants all the same
+    PinnedSizes pinned{};                      ///< sizes of the arguments that are numbers, with the line
+    std::vector<KnownCondition> conditions{};  ///< on sizes, which the program has decided on
+    SizeHistory::Inputs changing{};            ///< inputs with sizes that are other ones than in earlier traces
+    bool may_guess = true;                     ///< which other sizes are going to change
+    std::set<std::string> constants{};         ///< numbers that change, and are constants all the same
+    bool is_for_few_sizes = false;             ///< conditions left a symbol few values: what is pinned is for these
     bool operator==(const Known&) const = default;
   };
 
@@ -76,10 +84,14 @@ class ProgramSizes {
   [[nodiscard]] SizeHistory::Inputs changing() const;
   /// Where all sizes are symbols, those that follow from data are from the first time on.
   void add_data_sizes(SizeHistory::Inputs& inputs) const;
+  /// A size of an input, and as it was before, where that is another one.
+  [[nodiscard]] std::optional<SymbolSizes> changes(const std::string& path, std::size_t dim, std::int64_t size) const;
   /// Sizes that follow from data have a history, as those of inputs.
   void note_data_sizes();
   /// The symbols of the sizes that an operation of the program gives, by its place among those that follow from data.
   [[nodiscard]] Symbols symbols_of_data(std::size_t place) const;
+  /// The last line that decided on a condition which names the symbol.
+  [[nodiscard]] std::string line_of_conditions(std::uint32_t symbol) const;
   [[nodiscard]] bool generalize(ir::Trace& trace, const OutputPlan& plan);
   /// Pins what sizes and views among the results follow from, where that is data.
   void pin_results_of_data(const OutputPlan& plan);
@@ -89,9 +101,10 @@ class ProgramSizes {
   tracer::Recorder& recorder_;
   TorchHooks& hooks_;
   PinnedSizes pinned_;
-  std::vector<ir::Condition> conditions_;
+  std::vector<KnownCondition> conditions_;
   SizeHistory::Inputs changing_;
   bool may_guess_;
+  bool is_for_few_sizes_;
   DynamicSizes how_;
   SizeHistory* history_;
   std::map<PyObject*, std::string> paths_;         ///< where inputs were found

@@ -1,4 +1,6 @@
 // Tensors that the program makes of sequences of numbers and tensors: `thunder._tensor_data` makes them.
+#include <torch/csrc/Size.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -13,9 +15,13 @@
 namespace thunder::dispatch {
 namespace {
 
+bool is_plain_sequence(PyObject* data) {
+  return PyList_CheckExact(data) || PyTuple_CheckExact(data) || THPSize_Check(data);
+}
+
 /// Whether the data of nested sequences is not known while the program is traced.
 bool has_computed(PyObject* data) {
-  if (!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) {
+  if (!is_plain_sequence(data)) {
     return is_traced_tensor(data) || is_traced_number(data) || is_size_number(data);
   }
   PyObject** elements = PySequence_Fast_ITEMS(data);
@@ -45,7 +51,7 @@ const char* dtype_of_legacy_type(PyObject* callable) {
 int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
   if (call.count == 0) return 0;
   PyObject* data = call.arguments[0];
-  if ((!PyList_CheckExact(data) && !PyTuple_CheckExact(data)) || !has_computed(data)) return 0;
+  if (!is_plain_sequence(data) || !has_computed(data)) return 0;
   const char* dtype = dtype_of_legacy_type(callable);
   if (dtype == nullptr && !is_function_of_data(callable)) return 0;
   // A function mode is told of the call first, and then calls it itself. Of a legacy type it is told what reads

@@ -371,6 +371,41 @@ int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** re
   return *result == nullptr ? -1 : 1;
 }
 
+/// Whether `torch.div` or `torch.floor_divide` gives the quotient of Python for operands that are not negative.
+bool divides_ints(PyObject* callable, const NativeCall& call) {
+  const std::string_view name = name_of(callable);
+  if (call.self != nullptr && is_tensor(call.self)) return false;
+  if (call.count != 2 || !module_of(callable).starts_with("torch")) return false;
+  if (name == "floor_divide") return total(call) == 2;
+  if (name != "div" || total(call) != 3 ||
+      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(call.names, 0), "rounding_mode") != 0) {
+    return false;
+  }
+  PyObject* mode = call.arguments[2];
+  return PyUnicode_Check(mode) &&
+         (PyUnicode_CompareWithASCIIString(mode, "trunc") == 0 || PyUnicode_CompareWithASCIIString(mode, "floor") == 0);
+}
+
+/// Notes the quotient of sizes that a tensor holds. False with an exception.
+bool note_quotient(PyObject* callable, const NativeCall& call, PyObject* tensor) {
+  if (!divides_ints(callable, call)) return true;
+  ir::Dims operands;
+  for (std::size_t i = 0; i < 2; ++i) {
+    PyObject* operand = call.arguments[i];
+    const auto size = dim_of_size_number(operand);
+    if (!size && !PyLong_CheckExact(operand)) return true;
+    operands.push_back(size ? *size : ir::Dim(PyLong_AsLongLong(operand)));
+    if (PyErr_Occurred() != nullptr) return PyErr_Clear(), true;
+  }
+  using Kind = ir::Condition::Kind;
+  const bool is_python = tracer::is_certain({Kind::kAtMost, ir::Dim(0), operands[0]}) &&
+                         tracer::is_certain({Kind::kAtMost, ir::Dim(1), operands[1]});
+  if (!is_python) return true;
+  const py::Ref quotient = py::Ref::steal(PyNumber_FloorDivide(call.arguments[0], call.arguments[1]));
+  if (quotient) note_size_in(tensor, quotient.get());
+  return static_cast<bool>(quotient);
+}
+
 }  // namespace
 
 int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
@@ -386,7 +421,9 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
       NativeCall with_number = call;
       with_number.arguments = values.data();
       *result = call_filling(callable, with_number, 0);
-      return *result == nullptr ? -1 : 1;
+      if (*result == nullptr) return -1;
+      note_size_in(*result, call.arguments[0]);
+      return 1;
     }
   }
   if (const int status = call_on_plain_ints(callable, call, result); status != 0) return status;
@@ -403,6 +440,10 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
     *result = call_with(callable, call, arguments);
   }
   if (*result == nullptr) return -1;
+  if (!note_quotient(callable, call, *result)) {
+    Py_CLEAR(*result);
+    return -1;
+  }
   *result = present_sizes(*result);
   return 1;
 }

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "bridge/number.h"
+#include "dispatch/numbers/number_arguments.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_object.h"
+#include "dispatch/python/python_tensor.h"
 #include "ir/size_divided_by_zero.h"
 #include "tracer/followed_data.h"
+#include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -28,6 +31,25 @@ std::shared_ptr<NumberTrace>& current_trace() {
 std::set<std::uint32_t>& ints_from_outside() {
   thread_local std::set<std::uint32_t> symbols;
   return symbols;
+}
+
+/// Sizes that tensors hold, by their values: what writes to such a tensor gives it another one.
+std::map<ir::ValueId, py::Ref>& sizes_in_tensors() {
+  thread_local std::map<ir::ValueId, py::Ref> sizes;
+  return sizes;
+}
+
+/// The value of a tensor that may hold a size; `kNoValue`: it holds something else.
+ir::ValueId value_for_size(PyObject* object) {
+  if (!current_trace() || current_trace()->recorder == nullptr || !is_traced_tensor(object)) return ir::kNoValue;
+  const at::Tensor& tensor = unpack_tensor(object);
+  tracer::Recorder& recorder = *current_trace()->recorder;
+  const tracer::TraceTensorImpl* impl = tracer::trace_impl(tensor);
+  if (impl->state()->recorder != &recorder || tensor.scalar_type() != at::kLong || tensor.dim() != 0) {
+    return ir::kNoValue;
+  }
+  const std::shared_ptr<void> outside = recorder.host.leave_program();
+  return recorder.value_of(tensor);
 }
 
 bool has_ints_from_outside(const ir::Dims& dims) {
@@ -227,10 +249,13 @@ std::optional<ir::Dim> round_of(const SizeFraction& fraction) {
 }  // namespace
 
 NumbersOfSizes::NumbersOfSizes(std::shared_ptr<NumberTrace> trace)
-    : before_(std::exchange(current_trace(), std::move(trace))), ints_before_(std::exchange(ints_from_outside(), {})) {}
+    : before_(std::exchange(current_trace(), std::move(trace))),
+      ints_before_(std::exchange(ints_from_outside(), {})),
+      tensors_before_(std::exchange(sizes_in_tensors(), {})) {}
 NumbersOfSizes::~NumbersOfSizes() {
   current_trace() = std::move(before_);
   ints_from_outside() = std::move(ints_before_);
+  sizes_in_tensors() = std::move(tensors_before_);
 }
 void NumbersOfSizes::add_int(std::uint32_t symbol) { ints_from_outside().insert(symbol); }
 
@@ -335,6 +360,17 @@ PyObject* traced_number_of_size(PyObject* size) {
   const py::Ref real = py::Ref::steal(PyLong_FromLongLong(dim_of_size_number(size)->hint));
   return real ? record("int", size, size, real) : nullptr;
 }
+
+void note_size_in(PyObject* tensor, PyObject* size) {
+  const ir::ValueId value = value_for_size(tensor);
+  if (value != ir::kNoValue) sizes_in_tensors().insert_or_assign(value, py::Ref::share(size));
+}
+
+bool holds_size(PyObject* tensor) {
+  return !sizes_in_tensors().empty() && sizes_in_tensors().contains(value_for_size(tensor));
+}
+
+PyObject* size_in(PyObject* tensor) { return Py_NewRef(sizes_in_tensors().at(value_for_size(tensor)).get()); }
 
 void look_at_origin(const SizeOrigin& origin) {
   if (origin.scope->shadows == nullptr) return;

@@ -3,6 +3,7 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -35,6 +36,7 @@ class NumbersOfSizes {
  private:
   std::shared_ptr<NumberTrace> before_;
   std::set<std::uint32_t> ints_before_;
+  std::map<ir::ValueId, py::Ref> tensors_before_;
 };
 
 /// Whether this is a size, or a traced number that comes from nothing else.
@@ -53,6 +55,12 @@ class NumbersOfSizes {
 [[nodiscard]] PyObject* math_of_size_number(std::string_view name, PyObject* number, const py::Ref& real);
 /// The traced number for a size.
 [[nodiscard]] PyObject* traced_number_of_size(PyObject* size);
+/// A tensor of the program holds nothing but this size: `torch.tensor(n)`.
+void note_size_in(PyObject* tensor, PyObject* size);
+/// Whether such a size is what a tensor holds now.
+[[nodiscard]] bool holds_size(PyObject* tensor);
+/// The size that a tensor holds (new reference).
+[[nodiscard]] PyObject* size_in(PyObject* tensor);
 /// Pins the sizes that a number comes from.
 void look_at_origin(const SizeOrigin& origin);
 
