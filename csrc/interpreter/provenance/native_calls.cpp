@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "interpreter/loop/interpreted_getter.h"
+#include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -89,6 +90,40 @@ bool reads_parts(std::string_view text) {
   return false;
 }
 
+/// Whether `dict` may take the keys of an object that is no dict, and not the pairs that it iterates over.
+bool may_be_mapping(py::Borrowed object) {
+  static PyObject* const keys = PyUnicode_InternFromString("keys");
+  static PyObject* const by_name = PyUnicode_InternFromString("__getattr__");
+  PyTypeObject* type = Py_TYPE(object);
+  if (_PyType_Lookup(type, keys) != nullptr || _PyType_Lookup(type, by_name) != nullptr) return true;
+  const py::Ref own = py::Ref::steal(PyObject_GenericGetAttr(object, keys));
+  PyErr_Clear();
+  return static_cast<bool>(own);
+}
+
+/// Whether code in C that hashes `member`, or the key of a pair, raises there.
+bool stops_at(py::Borrowed member, bool is_pair) {
+  const bool is_sequence = PyTuple_Check(member) || PyList_Check(member);
+  if (is_pair && is_sequence && Py_SIZE(member) != 2) return true;
+  if (is_pair && !is_sequence) return Py_TYPE(member)->tp_iter == nullptr && PySequence_Check(member) == 0;
+  PyObject* key =
+      is_pair ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(member), 0) : static_cast<PyObject*>(member);
+  return Py_TYPE(key)->tp_hash == &PyObject_HashNotImplemented;
+}
+
+/// A list of what an iterable gives to code in C that hashes its members, or makes a dict of its pairs.
+py::Ref hashed_members(py::Borrowed iterable, bool are_pairs) {
+  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
+  py::Ref members = py::Ref::steal(iterator ? PyList_New(0) : nullptr);
+  while (members) {
+    const py::Ref member = py::Ref::steal(PyIter_Next(iterator.get()));
+    if (!member) return PyErr_Occurred() == nullptr ? std::move(members) : py::Ref();
+    if (PyList_Append(members.get(), member.get()) < 0) return nullptr;
+    if (stops_at(member.get(), are_pairs)) break;
+  }
+  return members;
+}
+
 int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 
 }  // namespace
@@ -108,11 +143,12 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
   if (const int status = call_format(native, result); status != 0) return status;
-  if (runs_code(native.function)) note_globals(call);
+  if (runs_code(native.function) || native.function == &PyDictProxy_Type) note_globals(call);
   if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
   const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
+  if (const int status = call_with_members(call, native, effect, result); status != 0) return status;
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_is(call, native, result); status != 0) return status;
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
@@ -148,7 +184,8 @@ int NativeCalls::call_is(const VectorCall& call, const NativeCall& native, PyObj
   return status_of(*result);
 }
 
-// The dicts that `exec` and `eval` are given.
+// The dicts that `exec` and `eval` are given, or `types.MappingProxyType`, of which the proxy of a class would be one
+// from outside.
 void NativeCalls::note_globals(const VectorCall& call) {
   for (PyObject* argument : call.all()) {
     if (PyDict_Check(argument)) reads_.note_globals(argument);
@@ -294,18 +331,21 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   const NativeCall native = native_call(call);
   const NativeEffect effect = effect_of(native);
   const bool is_looked_into = effect == NativeEffect::kOpaque || effect == NativeEffect::kContents;
-  const bool may_call = is_looked_into && identity_use(native) == IdentityUse::kMayTell;
+  // `collections.defaultdict` calls its factory later; values by keyword are only kept.
+  const std::size_t read = is_looked_into ? call.all().size() : effect == NativeEffect::kPairs ? call.count : 0;
+  const bool may_call = read > 0 && identity_use(native) == IdentityUse::kMayTell;
   const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
   std::vector<py::Ref> owned;
   std::vector<PyObject*> replaced;
   for (PyObject* argument : call.all()) {
     const bool is_called = replaced.size() >= skipped && calls_argument(native, replaced.size() - skipped);
     // Functions under `functools.lru_cache` keep what they give; `MethodType` and its like keep the function.
-    const bool is_kept = may_call && is_memoized(argument);
-    py::Ref function = is_called        ? called_by_c(argument, call.callable)
-                       : is_kept        ? interpreted_call(argument)
-                       : is_looked_into ? seen_from_c(argument, false)
-                                        : py::Ref();
+    const bool is_read = replaced.size() < read;
+    const bool is_kept = may_call && is_read && is_memoized(argument);
+    py::Ref function = is_called ? called_by_c(argument, call.callable)
+                       : is_kept ? interpreted_call(argument)
+                       : is_read ? seen_from_c(argument, false)
+                                 : py::Ref();
     replaced.push_back(function ? function.get() : argument);
     if (function) owned.push_back(std::move(function));
   }
@@ -427,6 +467,31 @@ int NativeCalls::call_with_changing_lists(const VectorCall& call, PyObject** res
   return call_seen({call.callable, replaced.data(), call.count, call.names}, result);
 }
 
+int NativeCalls::call_with_members(const VectorCall& call, const NativeCall& native, NativeEffect effect,
+                                   PyObject** result) {
+  static PyObject* const iter = PyUnicode_InternFromString("__iter__");
+  const auto is_unseen = [this](PyObject* argument) {
+    return PyIter_Check(argument) ? state_.provenance.find(argument) == nullptr
+                                  : has_python_method(Py_TYPE(argument), iter);
+  };
+  if (std::ranges::none_of(call.all(), is_unseen)) return 0;
+  const IdentityUse use = identity_use(native);
+  const bool makes_pairs = effect == NativeEffect::kPairs || effect == NativeEffect::kUpdate;
+  if (!makes_pairs && use != IdentityUse::kHashes && use != IdentityUse::kHashesFirst) return 0;
+  std::vector<PyObject*> replaced(call.all().begin(), call.all().end());
+  std::vector<py::Ref> owned;
+  const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
+  const std::size_t end = use == IdentityUse::kHashesFirst ? std::min<std::size_t>(call.count, 1) : call.count;
+  for (std::size_t i = skipped; i < end; ++i) {
+    if (!is_unseen(replaced[i]) || (makes_pairs && may_be_mapping(replaced[i]))) continue;
+    py::Ref members = hashed_members(replaced[i], makes_pairs);
+    if (!members) return -1;
+    replaced[i] = members.get();
+    owned.push_back(std::move(members));
+  }
+  return owned.empty() ? 0 : call_seen({call.callable, replaced.data(), call.count, call.names}, result);
+}
+
 int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** result) {
   std::vector<py::Ref> owned;
   std::vector<PyObject*> replaced{nullptr};
@@ -519,7 +584,11 @@ int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObje
 // The address of a tensor from outside is that of the tensor itself, not of its trace tensor; that of an int that
 // changes is that of the int.
 int NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
-  if (is_in_copy_module()) return note_copied(object), 0;
+  if (is_in_copy_module()) {
+    note_copied(object);
+    *result = PyLong_FromVoidPtr(object);
+    return status_of(*result);
+  }
   if (is_changing_int(object, state_.hooks)) {
     const py::Ref plain = py::Ref::steal(PyNumber_Index(object));
     const int is_kept = plain ? is_kept_int(plain.get()) : -1;
@@ -533,10 +602,10 @@ int NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
   return status_of(*result);
 }
 
-/// A copy depends on which of the tensors in it are one and the same, but not on which ones they are.
+/// A copy depends on which of the objects in it are one and the same, but not on which ones they are.
 void NativeCalls::note_copied(py::Borrowed object) {
   constexpr std::size_t kMostPairs = 16;
-  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
+  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : state_.provenance.find(object);
   if (node == nullptr || std::ranges::find(copied_, object, &py::Ref::get) != copied_.end()) return;
   if (copied_.size() == kMostPairs) return reads_.record_state_as(*node, StateKind::kIdentity);
   for (const py::Ref& other : copied_) reads_.examine_identity(other.get(), object);
