@@ -211,7 +211,7 @@ def test_keyboard_interrupt_during_tracing_is_raised() -> None:
 
 
 class OwnInterrupt(KeyboardInterrupt):
-    """What a program may raise besides the user's interrupt."""
+    """An interrupt of the program's own."""
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, OwnInterrupt, SystemExit, GeneratorExit, BaseException])

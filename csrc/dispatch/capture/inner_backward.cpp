@@ -57,7 +57,7 @@ std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequ
   return tensors;
 }
 
-/// What this version of PyTorch says where the input at `index` was not used: its error for a graph made for that.
+/// The text by which this version of PyTorch tells that the input at `index` was not used, from a graph made for that.
 std::string text_of_unused(std::size_t index) {
   constexpr std::string_view kCommon = "appears to not have been used in the graph";
   const HookScope outside;
