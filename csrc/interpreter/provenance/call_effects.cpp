@@ -1,5 +1,10 @@
-#include <algorithm>
+#include "interpreter/python/cpython_compat.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/native_calls.h"
 #include "interpreter/provenance/provenance_constant.h"
@@ -64,7 +69,66 @@ py::Ref item_of(py::Borrowed container, py::Borrowed index) {
   return py::Ref::share(is_sequence ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(container), place) : nullptr);
 }
 
+/// Whether `dict` may take the keys of an object that is no dict, and not the pairs that it iterates over.
+bool may_be_mapping(py::Borrowed object) {
+  static PyObject* const keys = PyUnicode_InternFromString("keys");
+  static PyObject* const by_name = PyUnicode_InternFromString("__getattr__");
+  PyTypeObject* type = Py_TYPE(object);
+  if (_PyType_Lookup(type, keys) != nullptr || _PyType_Lookup(type, by_name) != nullptr) return true;
+  const py::Ref own = py::Ref::steal(PyObject_GenericGetAttr(object, keys));
+  PyErr_Clear();
+  return static_cast<bool>(own);
+}
+
+/// Whether code in C that hashes `member`, or the key of a pair, raises there.
+bool stops_at(py::Borrowed member, bool is_pair) {
+  const bool is_sequence = PyTuple_Check(member) || PyList_Check(member);
+  if (is_pair && is_sequence && Py_SIZE(member) != 2) return true;
+  if (is_pair && !is_sequence) return Py_TYPE(member)->tp_iter == nullptr && PySequence_Check(member) == 0;
+  PyObject* key =
+      is_pair ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(member), 0) : static_cast<PyObject*>(member);
+  return Py_TYPE(key)->tp_hash == &PyObject_HashNotImplemented;
+}
+
+/// A list of what an iterable gives to code in C that hashes its members, or makes a dict of its pairs.
+py::Ref hashed_members(py::Borrowed iterable, bool are_pairs) {
+  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
+  py::Ref members = py::Ref::steal(iterator ? PyList_New(0) : nullptr);
+  while (members) {
+    const py::Ref member = py::Ref::steal(PyIter_Next(iterator.get()));
+    if (!member) return PyErr_Occurred() == nullptr ? std::move(members) : py::Ref();
+    if (PyList_Append(members.get(), member.get()) < 0) return nullptr;
+    if (stops_at(member.get(), are_pairs)) break;
+  }
+  return members;
+}
+
 }  // namespace
+
+int NativeCalls::call_with_members(const VectorCall& call, const NativeCall& native, NativeEffect effect,
+                                   PyObject** result) {
+  static PyObject* const iter = PyUnicode_InternFromString("__iter__");
+  const auto is_unseen = [this](PyObject* argument) {
+    return PyIter_Check(argument) ? state_.provenance.find(argument) == nullptr
+                                  : has_python_method(Py_TYPE(argument), iter);
+  };
+  if (std::ranges::none_of(call.all(), is_unseen)) return 0;
+  const IdentityUse use = identity_use(native);
+  const bool makes_pairs = effect == NativeEffect::kPairs || effect == NativeEffect::kUpdate;
+  if (!makes_pairs && use != IdentityUse::kHashes && use != IdentityUse::kHashesFirst) return 0;
+  std::vector<PyObject*> replaced(call.all().begin(), call.all().end());
+  std::vector<py::Ref> owned;
+  const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
+  const std::size_t end = use == IdentityUse::kHashesFirst ? std::min<std::size_t>(call.count, 1) : call.count;
+  for (std::size_t i = skipped; i < end; ++i) {
+    if (!is_unseen(replaced[i]) || (makes_pairs && may_be_mapping(replaced[i]))) continue;
+    py::Ref members = hashed_members(replaced[i], makes_pairs);
+    if (!members) return -1;
+    replaced[i] = members.get();
+    owned.push_back(std::move(members));
+  }
+  return owned.empty() ? 0 : call_seen({call.callable, replaced.data(), call.count, call.names}, result);
+}
 
 /// Notes the special methods that a function in C with a known effect looks up in the class of its first argument.
 void NativeCalls::look_up_for(NativeEffect effect, PyObject* argument) {
