@@ -119,8 +119,9 @@ TraceOutcome attempt(ProgramCapture& capture, const Traced& traced, Specializati
   // that eager does not look for before the backward. A ValueError is about an option: the name of a pass.
   const bool is_told = compile::has_extensions(options) || is_pending("ValueError");
   const bool is_extension = capture.is_recorded() && is_told && !is_pending("InternalError");
-  outcome.may_run_eager =
-      !is_extension && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0 && !is_pending("SharpEdgeError");
+  // The user's interrupt may reach code in C, which nobody observes.
+  const bool is_from_user = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0 && !is_pending_from_statement();
+  outcome.may_run_eager = !is_extension && !is_from_user && !is_pending("SharpEdgeError");
   if (outcome.may_run_eager && is_kept) outcome.made = make_eager(capture);
   return outcome;
 }

@@ -210,6 +210,31 @@ def test_keyboard_interrupt_during_tracing_is_raised() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+class OwnInterrupt(KeyboardInterrupt):
+    """An interrupt of the program's own."""
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, OwnInterrupt, SystemExit, GeneratorExit, BaseException])
+def test_effects_before_an_interrupt_that_the_function_raises_stay(kind: type[BaseException]) -> None:
+    log: list[int] = []
+    buffer = torch.zeros(2)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        log.append(len(log))
+        buffer.add_(1)
+        try:
+            raise kind("own")
+        finally:
+            x.mul_(2)
+
+    compiled = thunder.jit(program)
+    for call in range(3):
+        x = torch.ones(2)
+        with pytest.raises(kind, match="own"):
+            compiled(x)
+        assert (len(log), buffer.tolist(), x.tolist()) == (call + 1, [call + 1.0] * 2, [2.0] * 2)
+
+
 @pytest.mark.parametrize(
     "use",
     [repr, lambda y: y + 1, lambda y: y.sum().item(), lambda y: torch.ones(3) * y, lambda y: thunder.jit(torch.sin)(y)],

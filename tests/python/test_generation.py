@@ -44,6 +44,23 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_moe": ("Qwen3MoeConfig", {**ATTENTION, **EXPERTS}),
     "mistral": ("MistralConfig", {**ATTENTION, "sliding_window": 64}),
 }
+# Those that read the cache out of a dict that they make of pairs.
+FROM_PAIRS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt_neo": (
+        "GPTNeoConfig",
+        {
+            "vocab_size": WORDS,
+            "hidden_size": 32,
+            "attention_types": [[["global", "local"], 1]],
+            "num_layers": 2,
+            "num_heads": 4,
+            "window_size": 6,
+            "bos_token_id": 1,
+            "eos_token_id": 1,
+        },
+    ),
+    "bloom": ("BloomConfig", {"vocab_size": WORDS, "hidden_size": 32, "n_head": 4, "n_layer": 2}),
+}
 
 
 def specializations(compiled: Any) -> int:
@@ -53,7 +70,8 @@ def specializations(compiled: Any) -> int:
 
 def hugging_face(name: str, **options: Any) -> nn.Module:
     transformers = pytest.importorskip("transformers")
-    config = getattr(transformers, MODELS[name][0])(**(MODELS[name][1] | options))
+    configuration, arguments = (MODELS | FROM_PAIRS)[name]
+    config = getattr(transformers, configuration)(**(arguments | options))
     torch.manual_seed(0)
     kind = "AutoModelForSeq2SeqLM" if name == "t5" else "AutoModelForCausalLM"
     model: nn.Module = getattr(transformers, kind).from_config(config).eval()
@@ -148,3 +166,17 @@ def test_a_window_that_becomes_full_has_few_programs(window: int, is_padded: boo
         expected = model.generate(words, **options)  # type: ignore[operator]
         assert torch.equal(compiled.generate(words, **options), expected)
     assert specializations(compiled) <= count, thunder.explain_shapes(compiled)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5", *FROM_PAIRS])
+def test_fresh_prompts_have_the_programs_of_those_before(name: str) -> None:
+    model = hugging_face(name)
+    compiled = thunder.jit(model)
+    counts = []
+    with torch.no_grad():
+        for length in (7, 12, 9, 15, 8):
+            expected = model.generate(prompt(length), max_new_tokens=8, do_sample=False)  # type: ignore[operator]
+            assert torch.equal(compiled.generate(prompt(length), max_new_tokens=8, do_sample=False), expected)
+            counts.append(specializations(compiled))
+    assert counts[0] <= 3
+    assert counts[1:] == counts[1:2] * 4, thunder.explain_misses(compiled)

@@ -52,6 +52,32 @@ class OfOneHash:
         return isinstance(other, OfOneHash) and self.value == other.value
 
 
+class Pairs:
+    def __init__(self, *keys: Any) -> None:
+        self.keys_of_pairs = keys
+
+    def __iter__(self) -> Any:
+        return ((key, 1) for key in self.keys_of_pairs)
+
+
+class Named(dict[str, Any]):
+    """A dict that makes its instances as dict does."""
+
+
+class Listed(list[Any]):
+    """A list that makes its instances as list does."""
+
+
+class Triple(typing.NamedTuple):
+    first: Any
+    second: Any
+
+
+@dataclasses.dataclass
+class Record:
+    value: Any
+
+
 @typing.runtime_checkable
 class HasSize(typing.Protocol):
     size: int
@@ -118,6 +144,17 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "set comprehension": lambda k: len({each for each in (k, FIRST) if each}),
     "dict display": lambda k: len({k: 1, FIRST: 2}),
     "dict comprehension": lambda k: len({each: 1 for each in (k, FIRST) if each}),
+    "dict of pairs": lambda k: len(dict([(k, 1), (FIRST, 2)])),  # noqa: C406
+    "dict of zip": lambda k: len(dict(zip([k, FIRST], (1, 2), strict=True))),
+    "dict of generator": lambda k: len(dict((each, 1) for each in (k, FIRST))),  # noqa: C402
+    "dict of generator in zip": lambda k: len(dict(zip((each for each in (k, FIRST)), (1, 2), strict=True))),
+    "dict of what is iterable": lambda k: len(dict(Pairs(k, FIRST))),
+    "OrderedDict": lambda k: len(collections.OrderedDict([(k, 1), (FIRST, 2)])),
+    "update": lambda k: (lambda d: (d.update({FIRST: 2}), len(d))[1])({k: 1}),
+    "update by pairs": lambda k: (lambda d: (d.update([(FIRST, 2)]), len(d))[1])({k: 1}),
+    "dicts or": lambda k: len({k: 1} | {FIRST: 2}),
+    "set of generator": lambda k: len(set(each for each in (k, FIRST))),  # noqa: C401
+    "union with generator": lambda k: len({FIRST}.union(each for each in (k,))),
     "item set": lambda k: (lambda d: (d.__setitem__(k, 1), d.get(FIRST))[1])({}),
     "fromkeys": lambda k: len(dict.fromkeys([k, FIRST])),
     "Counter": lambda k: len(collections.Counter([k, FIRST])),
@@ -300,6 +337,86 @@ def test_objects_whose_identity_is_guarded_are_not_kept_alive(ask: Callable[[Any
         gc.collect()
         assert reference() is None
         assert torch.equal(compiled(torch.ones(2), make()), torch.full((2,), 2.0))
+
+
+def _updated(table: Any, *sources: Any) -> Any:
+    table.update(*sources)
+    return table
+
+
+def _sorted_by_key(items: list[Any]) -> list[Any]:
+    items.sort(key=lambda pair: pair[0])
+    return items
+
+
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "dict of items": lambda o: dict({"a": o}.items())["a"],
+    "dict of pairs": lambda o: dict([("a", o)])["a"],  # noqa: C406
+    "dict of zip": lambda o: dict(zip("ab", (1, o), strict=True))["b"],
+    "dict of enumerate": lambda o: dict(enumerate([o]))[0],
+    "dict of chain": lambda o: dict(itertools.chain({"a": o}.items()))["a"],
+    "dict of ChainMap": lambda o: dict(collections.ChainMap({"a": o}))["a"],
+    "dict of values": lambda o: dict({1: ("a", o)}.values())["a"],
+    "OrderedDict": lambda o: collections.OrderedDict(a=o)["a"],
+    "OrderedDict of items": lambda o: collections.OrderedDict({"a": o}.items())["a"],
+    "OrderedDict.copy": lambda o: collections.OrderedDict(a=o).copy()["a"],
+    "defaultdict": lambda o: collections.defaultdict(list, {"a": o})["a"],
+    "subclass of dict": lambda o: Named({"a": o}.items())["a"],
+    "subclass of list": lambda o: Listed(zip([o], strict=True))[0][0],
+    "update": lambda o: _updated({}, {"a": o})["a"],
+    "update by items": lambda o: _updated({}, {"a": o}.items())["a"],
+    "update by zip": lambda o: _updated(collections.OrderedDict(), zip("a", [o], strict=True))["a"],
+    "update of attributes": lambda o: (vars(record := Record(1)).update(value=o), record.value)[1],
+    "or": lambda o: ({"b": 1} | collections.OrderedDict(a=o))["a"],
+    "unpacked": lambda o: (lambda table: {**table, "b": 1})({"a": o})["a"],
+    "fromkeys": lambda o: dict.fromkeys("ab", o)["a"],
+    "setdefault": lambda o: {}.setdefault("a", o),
+    "SimpleNamespace": lambda o: types.SimpleNamespace(a=o).a,
+    "MappingProxyType": lambda o: types.MappingProxyType({"a": o})["a"],
+    "partial": lambda o: functools.partial(dict, a=o)()["a"],
+    "replace": lambda o: dataclasses.replace(Record(1), value=o).value,
+    "_asdict": lambda o: Triple(1, o)._asdict()["second"],
+    "deque": lambda o: copy.copy(collections.deque([o]))[0],
+    "sort by key": lambda o: _sorted_by_key([(2, 3), (1, o)])[0][1],
+    "chain.from_iterable": lambda o: next(itertools.chain.from_iterable([[o]])),
+    "reduce": lambda o: functools.reduce(lambda a, b: b, [1, o]),
+    "tree_map": lambda o: torch.utils._pytree.tree_map(lambda leaf: leaf, {"a": [o]})["a"][0],
+    "copy": lambda o: copy.copy([{"a": o}])[0]["a"],
+    "copy of OrderedDict": lambda o: copy.copy(collections.OrderedDict(a=o))["a"],
+    "deepcopy": lambda o: copy.deepcopy({"a": o})["a"],
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_objects_that_are_only_stored_are_not_told_apart(name: str) -> None:
+    class Box:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def __getstate__(self) -> dict[str, Any]:
+            return vars(self)
+
+    def program(x: torch.Tensor, box: Box) -> torch.Tensor:
+        return x * MOVES[name](box).value
+
+    compiled = thunder.jit(program, fullgraph=True)
+    copy.copy(Box(1.0))  # which notes the names of slots in the class
+    boxes = [Box(value) for value in (2.0, 2.0, 2.0, 3.0)]
+    for box, traces in zip(boxes, (1, 1, 1, 2), strict=True):
+        assert torch.equal(compiled(torch.ones(2), box), torch.full((2,), box.value))
+        assert thunder.compile_stats(compiled)["specializations"] == traces
+
+
+def test_copies_of_an_object_that_is_given_twice_are_one() -> None:
+    def program(x: torch.Tensor, a: Record, b: Record) -> torch.Tensor:
+        first, second = copy.deepcopy([a, b])
+        first.value = 5.0
+        return x * second.value
+
+    compiled = thunder.jit(program)
+    a, b = Record(2.0), Record(2.0)
+    for arguments in ((a, b), (a, a), (b, b), (b, a)):
+        assert torch.equal(compiled(torch.ones(2), *arguments), program(torch.ones(2), *arguments))
 
 
 def test_cast_asks_for_no_identity() -> None:

@@ -399,3 +399,19 @@ def test_gradients_of_another_dtype(dtypes: Any, *, accumulates: bool, is_made_i
         return found
 
     assert run(compile_it=True) == run(compile_it=False)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_an_unused_input_is_told_as_by_pytorch(position: int) -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> str:
+        try:
+            torch.autograd.grad((x * 2).sum(), [w, x] if position == 0 else [x, w])
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    x, w = (torch.ones(2, requires_grad=True) for _ in range(2))
+    compiled = thunder.jit(program)
+    assert "not have been used" in program(x, w)
+    for _ in range(2):
+        assert compiled(x, w) == program(x, w)

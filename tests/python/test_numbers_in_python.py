@@ -145,3 +145,58 @@ def test_numbers_meet_those_of_numpy():
     compiled = thunder.jit(function)
     for value in (1.0, math.nan, 2.5):
         assert texts(compiled(torch.tensor(value))) == texts(function(torch.tensor(value)))
+
+
+class Held:
+    """An object whose conversions give numbers of a tensor."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def number(self):
+        return self.tensor.sum().item()
+
+    __float__ = __int__ = __index__ = __complex__ = __hash__ = number
+
+
+class HeldSize(Held):
+    def number(self):
+        return self.tensor.shape[0]
+
+    __float__ = __int__ = __index__ = __hash__ = number
+
+
+CONVERSIONS = {
+    "float": (float, torch.float32),
+    "math": (math.sqrt, torch.float32),
+    "percent": (lambda held: "%.3f" % held, torch.float32),  # noqa: UP031
+    "no int": (int, torch.float32),
+    "int": (int, torch.int64),
+    "index": (operator.index, torch.int64),
+    "item": (lambda held: list(range(20))[held], torch.int64),
+    "slice": (lambda held: list(range(20))[:held], torch.int64),
+    "range": (range, torch.int64),
+    "hash": (hash, torch.int64),
+    "key": (lambda held: {held: 1}[held], torch.int64),
+    "complex": (complex, torch.complex64),
+    "no float": (float, torch.complex64),
+}
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.parametrize("kind", [Held, HeldSize])
+def test_conversions_that_give_numbers_of_tensors(name, kind):
+    convert, dtype = CONVERSIONS[name]
+
+    def program(x):
+        try:
+            return x + 1, convert(kind(x))
+        except Exception as error:
+            return x - 1, (type(error), str(error))
+
+    compiled = thunder.jit(program)
+    for size, value in ((2, 1), (2, 2), (3, 1), (4, 2), (2, 1)):
+        x = torch.full((size,), value, dtype=dtype)
+        (result, found), (expected, wanted) = compiled(x), program(x)
+        assert torch.equal(result, expected)
+        assert (type(found), found) == (type(wanted), wanted)

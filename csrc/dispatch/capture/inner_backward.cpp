@@ -10,14 +10,17 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "autograd/backward_graph.h"
 #include "base/error.h"
+#include "dispatch/call/thread_state.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
+#include "dispatch/python/python_transform.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/object_parts.h"
 #include "tracer/at_other_sizes.h"
@@ -52,6 +55,31 @@ std::vector<at::Tensor> tensors_of(tracer::Recorder& recorder, py::Borrowed sequ
     }
   }
   return tensors;
+}
+
+/// The text by which this version of PyTorch tells that the input at `index` was not used, from a graph made for that.
+std::string text_of_unused(std::size_t index) {
+  constexpr std::string_view kCommon = "appears to not have been used in the graph";
+  const HookScope outside;
+  const WithoutFunctionModes unseen;
+  std::string text = "One of the differentiated Tensors " + std::string(kCommon) +
+                     ". Set allow_unused=True if this is the desired behavior.";
+  try {
+    const at::Tensor used = at::zeros(at::IntArrayRef()).requires_grad_(), unused = used.detach().requires_grad_();
+    const py::Ref root = checked(wrap_tensor(used)), other = checked(wrap_tensor(unused));
+    const py::Ref inputs = checked(PyList_New(0));
+    for (std::size_t i = 0; i <= index; ++i) PyList_Append(inputs.get(), i < index ? root.get() : other.get());
+    const py::Ref function = loaded_function("torch.autograd", "grad");
+    static_cast<void>(py::Ref::steal(
+        function ? PyObject_CallFunctionObjArgs(function.get(), root.get(), inputs.get(), nullptr) : nullptr));
+  } catch (...) {
+    set_python_error();
+  }
+  const py::Ref raised = take_error();
+  const py::Ref said = py::Ref::steal(raised ? PyObject_Str(raised.get()) : nullptr);
+  const char* content = said ? PyUnicode_AsUTF8(said.get()) : nullptr;
+  PyErr_Clear();
+  return content != nullptr && std::string_view(content).find(kCommon) != std::string_view::npos ? content : text;
 }
 
 [[noreturn]] void refuse_new_leaf() {
@@ -193,11 +221,7 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
   if (call.accumulate) return PyTuple_New(0);
   py::Ref result = py::Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(call.inputs.size())));
   for (std::size_t i = 0; result && i < call.inputs.size(); ++i) {
-    if (!gradients[i].defined() && !call.allow_unused) {
-      refuse(ErrorKind::kRuntime,
-             "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
-             "this is the desired behavior.");
-    }
+    if (!gradients[i].defined() && !call.allow_unused) refuse(ErrorKind::kRuntime, text_of_unused(i));
     PyObject* gradient = gradients[i].defined() ? wrap_tensor(gradients[i]) : Py_NewRef(Py_None);
     if (gradient == nullptr) return nullptr;
     PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), gradient);

@@ -1,6 +1,7 @@
 #include "dispatch/python/errors.h"
 
 #include <frameobject.h>
+#include <opcode.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <algorithm>
@@ -112,6 +113,24 @@ void note_caught_refusal(PyObject* exception) {
   // PyTorch's own checks may refuse trace tensors; they take plain ones.
   const bool is_surprise = text.find("INTERNAL ASSERT FAILED") != std::string::npos;
   if (is_surprise || text.starts_with("thunder") || tracer::says_data_was_read(text)) tracer::note_refusal(text);
+}
+
+bool is_pending_from_statement() {
+  const interpreter::NativeScope native;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  auto* entry = reinterpret_cast<PyTracebackObject*>(traceback);
+  while (entry != nullptr && entry->tb_next != nullptr) entry = entry->tb_next;
+  bool is_raise = false;
+  if (entry != nullptr) {
+    const py::Ref code = py::Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(entry->tb_frame)));
+    const py::Ref bytes = py::Ref::steal(PyObject_GetAttrString(code.get(), "co_code"));
+    const bool is_known = bytes && entry->tb_lasti >= 0 && entry->tb_lasti < PyBytes_GET_SIZE(bytes.get());
+    is_raise = is_known && static_cast<unsigned char>(PyBytes_AS_STRING(bytes.get())[entry->tb_lasti]) == RAISE_VARARGS;
+    PyErr_Clear();
+  }
+  PyErr_Restore(type, value, traceback);
+  return is_raise;
 }
 
 void release_frames_of_pending() {

@@ -49,6 +49,8 @@ void warn_in_python(const std::string& text);
 /// Has the trace end in failure where the program catches an error of thunder's own, which eager code does not raise.
 void note_caught_refusal(PyObject* exception);
 
+/// Whether a `raise` statement raised the pending exception, and not code in C or the handler of a signal.
+[[nodiscard]] bool is_pending_from_statement();
 /// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
 /// is released now, not when the exception is.
 void release_frames_of_pending();

@@ -118,6 +118,9 @@ class Observer {
   virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
   /// Whether it is a number in the place of which `operand` may give another object.
   [[nodiscard]] virtual bool is_number(PyObject* /*object*/) const { return false; }
+  /// The result that code in C gets of a special method, such as `__float__`, which gave `value` (stolen): C takes
+  /// numbers of Python alone.
+  virtual PyObject* plain_number(PyObject* value) { return value; }
   /// The object that code in C gets for `value`, when it may look into it as deep as it likes. References as for
   /// `operand`.
   virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }

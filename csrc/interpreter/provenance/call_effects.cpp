@@ -1,7 +1,14 @@
-#include <algorithm>
+#include "interpreter/python/cpython_compat.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
 #include "interpreter/provenance/native_calls.h"
+#include "interpreter/provenance/provenance_constant.h"
+#include "interpreter/python/dict_view.h"
 #include "interpreter/python/method_wrapper.h"
 #include "interpreter/python/object_parts.h"
 
@@ -12,6 +19,30 @@ namespace {
 bool looks_at_arguments(NativeEffect effect) {
   return effect == NativeEffect::kAppend || effect == NativeEffect::kUpdate || effect == NativeEffect::kChange ||
          effect == NativeEffect::kGetContents;
+}
+
+/// Whether the first argument of a method of dicts is a key, where it has one.
+bool takes_key(NativeEffect effect) {
+  return effect == NativeEffect::kGetItem || effect == NativeEffect::kHasItem || effect == NativeEffect::kPopItem ||
+         effect == NativeEffect::kSetDefault || effect == NativeEffect::kSetItem ||
+         effect == NativeEffect::kDeleteItem || effect == NativeEffect::kChange;
+}
+
+/// Whether a call of `list.sort` has a key, so that nothing but what that gives is compared.
+bool sorts_by_key(const NativeCall& call) {
+  PyObject* names = call.names;
+  for (Py_ssize_t i = 0; names != nullptr && i < PyTuple_GET_SIZE(names); ++i) {
+    const bool is_key = is_spelled(PyTuple_GET_ITEM(names, i), "key");
+    if (is_key) return call.arguments[call.count + static_cast<std::size_t>(i)] != Py_None;
+  }
+  return false;
+}
+
+/// The dict whose keys an iteration over an object gives; null for all else.
+PyObject* dict_of_keys(PyObject* object) {
+  const bool is_view = PyDictKeys_Check(object) || Py_TYPE(object) == &PyDictProxy_Type;
+  PyObject* mapping = is_view ? mapping_behind(object) : object;
+  return PyDict_Check(mapping) ? mapping : nullptr;
 }
 
 /// `set.pop` takes a member that depends on what was done to the set before, which no guard can tell.
@@ -38,7 +69,66 @@ py::Ref item_of(py::Borrowed container, py::Borrowed index) {
   return py::Ref::share(is_sequence ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(container), place) : nullptr);
 }
 
+/// Whether `dict` may take the keys of an object that is no dict, and not the pairs that it iterates over.
+bool may_be_mapping(py::Borrowed object) {
+  static PyObject* const keys = PyUnicode_InternFromString("keys");
+  static PyObject* const by_name = PyUnicode_InternFromString("__getattr__");
+  PyTypeObject* type = Py_TYPE(object);
+  if (_PyType_Lookup(type, keys) != nullptr || _PyType_Lookup(type, by_name) != nullptr) return true;
+  const py::Ref own = py::Ref::steal(PyObject_GenericGetAttr(object, keys));
+  PyErr_Clear();
+  return static_cast<bool>(own);
+}
+
+/// Whether code in C that hashes `member`, or the key of a pair, raises there.
+bool stops_at(py::Borrowed member, bool is_pair) {
+  const bool is_sequence = PyTuple_Check(member) || PyList_Check(member);
+  if (is_pair && is_sequence && Py_SIZE(member) != 2) return true;
+  if (is_pair && !is_sequence) return Py_TYPE(member)->tp_iter == nullptr && PySequence_Check(member) == 0;
+  PyObject* key =
+      is_pair ? PySequence_Fast_GET_ITEM(static_cast<PyObject*>(member), 0) : static_cast<PyObject*>(member);
+  return Py_TYPE(key)->tp_hash == &PyObject_HashNotImplemented;
+}
+
+/// A list of what an iterable gives to code in C that hashes its members, or makes a dict of its pairs.
+py::Ref hashed_members(py::Borrowed iterable, bool are_pairs) {
+  const py::Ref iterator = py::Ref::steal(PyObject_GetIter(iterable));
+  py::Ref members = py::Ref::steal(iterator ? PyList_New(0) : nullptr);
+  while (members) {
+    const py::Ref member = py::Ref::steal(PyIter_Next(iterator.get()));
+    if (!member) return PyErr_Occurred() == nullptr ? std::move(members) : py::Ref();
+    if (PyList_Append(members.get(), member.get()) < 0) return nullptr;
+    if (stops_at(member.get(), are_pairs)) break;
+  }
+  return members;
+}
+
 }  // namespace
+
+int NativeCalls::call_with_members(const VectorCall& call, const NativeCall& native, NativeEffect effect,
+                                   PyObject** result) {
+  static PyObject* const iter = PyUnicode_InternFromString("__iter__");
+  const auto is_unseen = [this](PyObject* argument) {
+    return PyIter_Check(argument) ? state_.provenance.find(argument) == nullptr
+                                  : has_python_method(Py_TYPE(argument), iter);
+  };
+  if (std::ranges::none_of(call.all(), is_unseen)) return 0;
+  const IdentityUse use = identity_use(native);
+  const bool makes_pairs = effect == NativeEffect::kPairs || effect == NativeEffect::kUpdate;
+  if (!makes_pairs && use != IdentityUse::kHashes && use != IdentityUse::kHashesFirst) return 0;
+  std::vector<PyObject*> replaced(call.all().begin(), call.all().end());
+  std::vector<py::Ref> owned;
+  const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
+  const std::size_t end = use == IdentityUse::kHashesFirst ? std::min<std::size_t>(call.count, 1) : call.count;
+  for (std::size_t i = skipped; i < end; ++i) {
+    if (!is_unseen(replaced[i]) || (makes_pairs && may_be_mapping(replaced[i]))) continue;
+    py::Ref members = hashed_members(replaced[i], makes_pairs);
+    if (!members) return -1;
+    replaced[i] = members.get();
+    owned.push_back(std::move(members));
+  }
+  return owned.empty() ? 0 : call_seen({call.callable, replaced.data(), call.count, call.names}, result);
+}
 
 /// Notes the special methods that a function in C with a known effect looks up in the class of its first argument.
 void NativeCalls::look_up_for(NativeEffect effect, PyObject* argument) {
@@ -58,12 +148,36 @@ bool NativeCalls::consume_all(const NativeCall& call) {
   return std::all_of(call.arguments, call.arguments + call.count, [&](PyObject* value) { return consume(value); });
 }
 
-// The pairs that a dict is made of.
+// A dict hashes its keys, and compares them with others of the same hash. It only keeps its values.
+void NativeCalls::consume_pair(py::Borrowed pair, py::Borrowed dict) {
+  if (!PyList_Check(pair) && !PyTuple_Check(pair)) {
+    reads_.read_deeply(pair);
+    return;
+  }
+  if (!reads_.examine(pair, Aspect::kContents) || Py_SIZE(pair) == 0) return;
+  PyObject* key = PySequence_Fast_GET_ITEM(static_cast<PyObject*>(pair), 0);
+  reads_.record_key(key);
+  if (dict != nullptr) reads_.record_shared(key, dict);
+}
+
+// The pairs that a dict is made of. Keys of another dict were read when they came there.
 bool NativeCalls::consume_pairs(const NativeCall& call) {
+  const py::Ref known = call.self != nullptr && PyDict_Check(call.self) ? keys_of(call.self) : py::Ref();
   for (std::size_t i = 0; i < call.count; ++i) {
-    if (PyDict_Check(call.arguments[i])) continue;
-    reads_.record_identities(call.arguments[i]);
-    reads_.read_deeply(call.arguments[i]);
+    PyObject* source = call.arguments[i];
+    PyObject* mapping = PyDict_Check(source) ? source : mapping_behind(source);
+    const bool has_pairs = mapping == nullptr ? PyList_Check(source) || PyTuple_Check(source) || is_deque(source)
+                                              : PyObject_TypeCheck(source, &PyDictValues_Type) != 0;
+    if (has_pairs) {
+      if (!reads_.examine(source, Aspect::kContents)) return false;
+      for_each_item(mapping == nullptr ? source : mapping, [&](PyObject* pair) {
+        if (PyErr_Occurred() == nullptr) consume_pair(pair, known.get());
+      });
+    } else if (mapping != nullptr && PyDict_Check(mapping)) {
+      if (const py::Ref keys = known ? keys_of(mapping) : py::Ref()) reads_.record_shared(keys.get(), known.get());
+    } else if (Py_TYPE(source)->tp_iter != nullptr || PySequence_Check(source) != 0) {
+      reads_.read_deeply(source, Reads::Told::kContents);
+    }
   }
   return PyErr_Occurred() == nullptr;
 }
@@ -89,15 +203,24 @@ bool NativeCalls::update_dict(Node& node, const NativeCall& call) {
 bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& call) {
   bool has_real_tensors = false;
   const IdentityUse use = identity_use(native);
-  const auto told = use == IdentityUse::kNone      ? Reads::Told::kContents
-                    : use == IdentityUse::kMayTell ? Reads::Told::kAttributes
-                                                   : Reads::Told::kIdentities;
+  const auto of_call = use == IdentityUse::kNone      ? Reads::Told::kContents
+                       : use == IdentityUse::kMayTell ? Reads::Told::kAttributes
+                                                      : Reads::Told::kIdentities;
   if (use == IdentityUse::kSame && native.count == 2) reads_.examine_identity(native.arguments[0], native.arguments[1]);
-  if (use == IdentityUse::kCompares && native.count == 2) {
+  const bool compares =
+      use == IdentityUse::kCompares || use == IdentityUse::kHashes || use == IdentityUse::kHashesFirst;
+  if (compares && native.count == 2) {
     reads_.record_shared(native.arguments[0], native.arguments[1]);
   }
   for (PyObject* argument : call.all()) {
-    if (use == IdentityUse::kCompares || use == IdentityUse::kRefers) reads_.record_identities(argument);
+    const bool is_kept = use == IdentityUse::kHashesFirst && argument != call.arguments[0];
+    const auto told = of_call == Reads::Told::kIdentities && is_kept ? Reads::Told::kContents : of_call;
+    if (PyObject* dict = compares && use != IdentityUse::kCompares ? dict_of_keys(argument) : nullptr) {
+      if (const py::Ref keys = keys_of(dict)) reads_.record_key(keys.get());
+      if (!reads_.examine(dict, Aspect::kKeys)) return false;
+      continue;
+    }
+    if ((compares || use == IdentityUse::kRefers) && !is_kept) reads_.record_identities(argument);
     Node* tensor =
         use == IdentityUse::kRefers && state_.hooks.is_traced(argument) ? node_behind(argument, state_) : nullptr;
     if (tensor != nullptr) reads_.record_state_as(*tensor, StateKind::kIdentity);
@@ -110,7 +233,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   const bool advances = PyGen_CheckExact(self) || PyCoro_CheckExact(self) || iterates_over_objects(self) ||
                         special_method_name(call.callable) == "__next__";
   if (advances && !writes_.write_contents(self)) return false;
-  if (native.arguments == call.arguments) reads_.read_receiver(self, told);
+  if (native.arguments == call.arguments) reads_.read_receiver(self, of_call);
   if (PyType_Check(self)) reads_.record_methods(reinterpret_cast<PyTypeObject*>(self));
   return has_real_tensors;
 }
@@ -121,7 +244,7 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
   PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
   Node* node = self == nullptr ? nullptr : state_.provenance.find(self);
   if (key != nullptr) look_up_for(effect, key);
-  if (self != nullptr && key != nullptr && (PyDict_Check(self) || PyAnySet_Check(self))) {
+  if (self != nullptr && key != nullptr && (PyDict_Check(self) ? takes_key(effect) : PyAnySet_Check(self) != 0)) {
     reads_.record_key(key);
     reads_.record_shared(key, self);
   }
@@ -194,6 +317,7 @@ bool NativeCalls::apply_effect(const NativeCall& call, NativeEffect effect) {
 bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeEffect effect) {
   PyObject* self = call.self;
   PyObject* key = call.count > 0 ? call.arguments[0] : nullptr;
+  if (effect == NativeEffect::kCompareAndChange && sorts_by_key(call)) effect = NativeEffect::kChange;
   if (effect == NativeEffect::kCompare || effect == NativeEffect::kCompareAndChange) {
     const auto read = [this](PyObject* object) {
       reads_.record_identities(object);
@@ -205,7 +329,8 @@ bool NativeCalls::apply_to_container(Node* node, const NativeCall& call, NativeE
     if (PyErr_Occurred() != nullptr) return false;
     return node == nullptr || effect == NativeEffect::kCompare || writes_.write_contents(self);
   }
-  if (effect == NativeEffect::kUpdate && !consume_pairs(call)) return false;
+  const bool joins_dicts = effect == NativeEffect::kGetContents && self != nullptr && PyDict_Check(self);
+  if ((effect == NativeEffect::kUpdate || joins_dicts) && !consume_pairs(call)) return false;
   const bool is_slice = effect == NativeEffect::kSetItem && key != nullptr && PySlice_Check(key) && call.count > 1;
   if (is_slice && !consume(call.arguments[1])) return false;
   if (node == nullptr) return !looks_at_arguments(effect) || consume_all(call);

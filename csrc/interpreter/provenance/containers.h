@@ -7,10 +7,13 @@
 
 namespace thunder::interpreter {
 
-inline bool is_container(py::Borrowed value) {
+inline bool is_container_class(PyTypeObject* type) {
   constexpr unsigned long kFlags = Py_TPFLAGS_LIST_SUBCLASS | Py_TPFLAGS_TUPLE_SUBCLASS | Py_TPFLAGS_DICT_SUBCLASS;
-  return (Py_TYPE(value)->tp_flags & kFlags) != 0 || PyAnySet_Check(value) || is_deque(value);
+  return (type->tp_flags & kFlags) != 0 || PyType_IsSubtype(type, &PySet_Type) != 0 ||
+         PyType_IsSubtype(type, &PyFrozenSet_Type) != 0 || PyType_IsSubtype(type, deque_type()) != 0;
 }
+
+inline bool is_container(py::Borrowed value) { return is_container_class(Py_TYPE(value)); }
 
 /// Iterators in C that take their values from other objects: `iter(items)`, `zip(a, b)`, `itertools.chain(a, b)`.
 inline bool iterates_over_objects(py::Borrowed object) {

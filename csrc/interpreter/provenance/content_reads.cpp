@@ -534,7 +534,7 @@ bool Reads::read_state(py::Borrowed owner) {
   if (owner != nullptr) record_look_up(owner, "__reduce__ __getstate__ __getnewargs__ __getnewargs_ex__");
   Node* node = owner == nullptr ? nullptr : state_.provenance.find(owner);
   if (node == nullptr) return true;
-  read_deeply(owner);
+  read_deeply(owner, Told::kContents);
   if (Node* dict = instance_dict_node(*node)) {
     if (!read_original_contents(*dict)) return false;
   }

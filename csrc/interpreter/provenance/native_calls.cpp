@@ -108,11 +108,12 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   if (const int status = call_getter(call, result); status != 0) return status;
   const NativeCall native = native_call(call);
   if (const int status = call_format(native, result); status != 0) return status;
-  if (runs_code(native.function)) note_globals(call);
+  if (runs_code(native.function) || native.function == &PyDictProxy_Type) note_globals(call);
   if (const int status = call_tensor_method(call, native, result); status != 0) return status;
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
   const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
+  if (const int status = call_with_members(call, native, effect, result); status != 0) return status;
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_is(call, native, result); status != 0) return status;
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
@@ -148,7 +149,8 @@ int NativeCalls::call_is(const VectorCall& call, const NativeCall& native, PyObj
   return status_of(*result);
 }
 
-// The dicts that `exec` and `eval` are given.
+// The dicts that `exec` and `eval` are given, or `types.MappingProxyType`, of which the proxy of a class would be one
+// from outside.
 void NativeCalls::note_globals(const VectorCall& call) {
   for (PyObject* argument : call.all()) {
     if (PyDict_Check(argument)) reads_.note_globals(argument);
@@ -294,18 +296,21 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   const NativeCall native = native_call(call);
   const NativeEffect effect = effect_of(native);
   const bool is_looked_into = effect == NativeEffect::kOpaque || effect == NativeEffect::kContents;
-  const bool may_call = is_looked_into && identity_use(native) == IdentityUse::kMayTell;
+  // `collections.defaultdict` calls its factory later; values by keyword are only kept.
+  const std::size_t read = is_looked_into ? call.all().size() : effect == NativeEffect::kPairs ? call.count : 0;
+  const bool may_call = read > 0 && identity_use(native) == IdentityUse::kMayTell;
   const std::size_t skipped = static_cast<std::size_t>(native.arguments - call.arguments);
   std::vector<py::Ref> owned;
   std::vector<PyObject*> replaced;
   for (PyObject* argument : call.all()) {
     const bool is_called = replaced.size() >= skipped && calls_argument(native, replaced.size() - skipped);
     // Functions under `functools.lru_cache` keep what they give; `MethodType` and its like keep the function.
-    const bool is_kept = may_call && is_memoized(argument);
-    py::Ref function = is_called        ? called_by_c(argument, call.callable)
-                       : is_kept        ? interpreted_call(argument)
-                       : is_looked_into ? seen_from_c(argument, false)
-                                        : py::Ref();
+    const bool is_read = replaced.size() < read;
+    const bool is_kept = may_call && is_read && is_memoized(argument);
+    py::Ref function = is_called ? called_by_c(argument, call.callable)
+                       : is_kept ? interpreted_call(argument)
+                       : is_read ? seen_from_c(argument, false)
+                                 : py::Ref();
     replaced.push_back(function ? function.get() : argument);
     if (function) owned.push_back(std::move(function));
   }
@@ -519,7 +524,11 @@ int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObje
 // The address of a tensor from outside is that of the tensor itself, not of its trace tensor; that of an int that
 // changes is that of the int.
 int NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
-  if (is_in_copy_module()) return note_copied(object), 0;
+  if (is_in_copy_module()) {
+    note_copied(object);
+    *result = PyLong_FromVoidPtr(object);
+    return status_of(*result);
+  }
   if (is_changing_int(object, state_.hooks)) {
     const py::Ref plain = py::Ref::steal(PyNumber_Index(object));
     const int is_kept = plain ? is_kept_int(plain.get()) : -1;
@@ -533,10 +542,10 @@ int NativeCalls::tell_identity(py::Borrowed object, PyObject** result) {
   return status_of(*result);
 }
 
-/// A copy depends on which of the tensors in it are one and the same, but not on which ones they are.
+/// A copy depends on which of the objects in it are one and the same, but not on which ones they are.
 void NativeCalls::note_copied(py::Borrowed object) {
   constexpr std::size_t kMostPairs = 16;
-  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : nullptr;
+  Node* node = state_.hooks.is_traced(object) ? node_behind(object, state_) : state_.provenance.find(object);
   if (node == nullptr || std::ranges::find(copied_, object, &py::Ref::get) != copied_.end()) return;
   if (copied_.size() == kMostPairs) return reads_.record_state_as(*node, StateKind::kIdentity);
   for (const py::Ref& other : copied_) reads_.examine_identity(other.get(), object);

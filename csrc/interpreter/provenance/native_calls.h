@@ -31,6 +31,8 @@ class NativeCalls {
   int call_getter(const VectorCall& call, PyObject** result);
   /// Calls a function that takes sizes with other lists in the place of those whose numbers change.
   int call_with_changing_lists(const VectorCall& call, PyObject** result);
+  /// Calls what hashes the members of its arguments with lists in the place of iterators, whose members nobody sees.
+  int call_with_members(const VectorCall& call, const NativeCall& native, NativeEffect effect, PyObject** result);
   int call_with_trace_tensors(const VectorCall& call, PyObject** result);
   int call_watched(const VectorCall& call, const NativeCall& native, PyObject** result);
   int intercept(PyObject* callable, const NativeCall& call, PyObject** result);
@@ -69,6 +71,7 @@ class NativeCalls {
   bool consume(py::Borrowed value);
   bool consume_all(const NativeCall& call);
   bool consume_pairs(const NativeCall& call);
+  void consume_pair(py::Borrowed pair, py::Borrowed dict);
   bool update_dict(Node& dict, const NativeCall& call);
 
   TrackerState& state_;
@@ -78,7 +81,7 @@ class NativeCalls {
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< memory that the next call in C must not write to, with copies
   int memoized_depth_ = 0;
   std::vector<std::pair<py::Ref, py::Ref>> fresh_memos_;  ///< functions under functools.lru_cache, with keys
-  std::vector<py::Ref> copied_;  ///< tensors of which `copy.deepcopy` asked which ones they are
+  std::vector<py::Ref> copied_;  ///< objects of which `copy.deepcopy` asked which ones they are
 };
 
 }  // namespace thunder::interpreter

@@ -279,6 +279,12 @@ PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std:
   return made;
 }
 
+PyObject* Tracker::plain_number(PyObject* value) {
+  if (!state_.hooks.is_number(value) && !state_.hooks.is_size(value)) return value;
+  const py::Ref owned = py::Ref::steal(value);
+  return PyIndex_Check(value) ? PyNumber_Index(value) : PyNumber_Float(value);
+}
+
 Treatment Tracker::treatment(PyCodeObject* code) {
   const auto [place, is_new] = treatments_.try_emplace(code, Treatment::kInterpret);
   if (is_new) reads_.given().add_code(code);

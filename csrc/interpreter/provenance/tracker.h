@@ -66,6 +66,7 @@ class Tracker final : public Observer {
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override {
     return tensors_.operand(value, other, is_key);
   }
+  PyObject* plain_number(PyObject* value) override;
   PyObject* given(PyObject* value) override { return tensors_.given(value); }
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,

@@ -6,7 +6,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/opaque_state.h"
 #include "interpreter/python/method_wrapper.h"
+#include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
 namespace {
@@ -47,7 +50,7 @@ void add_container_rows(Effects& effects) {
               {kGetItem, "__getitem__ get"},
               {kHasItem, "__contains__"},
               {kGetKeys, "keys __iter__ __reversed__"},
-              {kGetContents, "items values copy __or__"},
+              {kGetContents, "items values copy __copy__ __or__"},
               {kCompare, "__eq__ __ne__"},
               {kSetItem, "__setitem__"},
               {kDeleteItem, "__delitem__"},
@@ -82,11 +85,14 @@ void add_container_rows(Effects& effects) {
              "clear remove pop update difference_update intersection_update symmetric_difference_update __ior__ "
              "__iand__ __isub__ __ixor__ __init__"}});
   const py::Ref collections = py::Ref::steal(py::import_module("_collections"));
+  const py::Ref default_dict =
+      py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "defaultdict") : nullptr);
   const py::Ref deque = py::Ref::steal(collections ? PyObject_GetAttrString(collections.get(), "deque") : nullptr);
-  if (!deque) return PyErr_Clear();
+  if (!default_dict || !deque) return PyErr_Clear();
+  add_rows(effects, default_dict.get(), {{kGetContents, "copy __copy__ __or__"}, {kUpdate, "__init__"}});
   add_rows(effects, deque.get(),
            {{kLength, "__len__"},
-            {kGetContents, "copy __getitem__ __iter__ __reversed__ __add__"},
+            {kGetContents, "copy __copy__ __getitem__ __iter__ __reversed__ __add__"},
             {kCompare, "index count __contains__ __eq__ __ne__ __lt__ __gt__ __le__ __ge__"},
             {kAppendOne, "append"},
             {kAppend, "extend __iadd__"},
@@ -128,6 +134,10 @@ Effects make_effects() {
   }
   add_rows(effects, as_object(PyContext_Type), {{kNothing, "run"}});
   add_container_rows(effects);
+  const py::Ref collections = py::Ref::steal(py::import_module("_collections"));
+  add_rows(effects, collections.get(), {{kPairs, "OrderedDict defaultdict"}});
+  const py::Ref types = py::Ref::steal(py::import_module("types"));
+  add_rows(effects, types.get(), {{kPairs, "SimpleNamespace"}, {kNothing, "MappingProxyType"}});
   const py::Ref operators = py::Ref::steal(py::import_module("_operator"));
   add_rows(effects, operators.get(), {{kSetItem, "setitem"}, {kDeleteItem, "delitem"}, {kGetItem, "getitem"}});
   return effects;
@@ -149,13 +159,14 @@ IdentityUses make_identity_uses() {
           kNone, "itertools",
           "accumulate chain combinations compress count cycle dropwhile filterfalse islice permutations product repeat "
           "starmap takewhile tee zip_longest pairwise"},
-      UseRow{kNone, "functools", "partial"},
+      UseRow{kNone, "functools", "partial reduce"},
       UseRow{kNone, "types", "MethodType"},
       UseRow{kNone, "collections", "deque"},
       UseRow{kNone, "operator", "attrgetter itemgetter methodcaller"},
       UseRow{kNone, "_abc", "_abc_instancecheck _abc_subclasscheck"},
-      UseRow{kCompares, "builtins", "set frozenset"},
-      UseRow{kCompares, "collections", "_count_elements"},
+      UseRow{kNone, "_operator", "concat iconcat"},
+      UseRow{kHashes, "builtins", "set frozenset"},
+      UseRow{kHashes, "collections", "_count_elements"},
       UseRow{kCompares, "_operator", "eq ne lt le gt ge contains countOf indexOf"},
       UseRow{kRefers, "_weakref", "ref proxy getweakrefcount getweakrefs"},
       UseRow{kSame, "_operator", "is_ is_not"},
@@ -169,7 +180,18 @@ IdentityUses make_identity_uses() {
     PyErr_Clear();
   }
   const py::Ref from_keys = py::Ref::steal(PyObject_GetAttrString(as_object(PyDict_Type), "fromkeys"));
-  uses.emplace(native_identity(from_keys.get()), kCompares);
+  uses.emplace(native_identity(from_keys.get()), kHashesFirst);
+  const py::Ref itertools = py::Ref::steal(py::import_module("itertools"));
+  const py::Ref chain = py::Ref::steal(PyObject_GetAttrString(itertools.get(), "chain"));
+  for_each_member(chain.get(), "from_iterable", [&](PyObject* made) { uses.emplace(native_identity(made), kNone); });
+  constexpr std::string_view kOfSets =
+      "__init__ union difference intersection symmetric_difference issubset update difference_update "
+      "intersection_update symmetric_difference_update";
+  for (PyTypeObject* type : {&PySet_Type, &PyFrozenSet_Type}) {
+    for_each_member(as_object(*type), kOfSets, [&](PyObject* method) {
+      if (Py_TYPE(method) == &PyMethodDescr_Type || type == &PySet_Type) uses.emplace(native_identity(method), kHashes);
+    });
+  }
   return uses;
 }
 
@@ -211,10 +233,22 @@ static bool is_operator(const void* function) {
   return std::ranges::find(operators, function) != operators.end();
 }
 
+/// The container in C by whose constructor a class in Python, which derives from it, makes its instances; null for all
+/// other callables.
+static PyTypeObject* constructing_base(PyObject* callable) {
+  if (!PyType_Check(callable)) return nullptr;
+  auto* type = reinterpret_cast<PyTypeObject*>(callable);
+  if (!is_container_class(type) || !is_python_class(type)) return nullptr;
+  PyTypeObject* base = native_base(type);
+  const bool is_called_alike = Py_TYPE(type)->tp_call == PyType_Type.tp_call;
+  return is_called_alike && type->tp_new == base->tp_new && type->tp_init == base->tp_init ? base : nullptr;
+}
+
 NativeCall native_call(const VectorCall& made) {
   const auto& [callable, arguments, count, names] = made;
   NativeCall call{native_identity(callable), nullptr, arguments, count, names};
   PyTypeObject* type = Py_TYPE(callable);
+  if (const PyTypeObject* base = constructing_base(callable)) call.function = base;
   if (PyCFunction_Check(callable)) {
     call.self = PyCFunction_GET_SELF(callable);
     if (call.self != nullptr && PyModule_Check(call.self)) call.self = nullptr;

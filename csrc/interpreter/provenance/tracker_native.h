@@ -13,7 +13,7 @@ enum class NativeEffect : std::uint8_t {
   kOpaque,    ///< may look at everything inside of its arguments
   kNothing,   ///< looks at identities and types only
   kContents,  ///< looks at what its arguments hold, one level deep
-  kPairs,     ///< looks two levels deep: `dict`
+  kPairs,     ///< makes a dict of mappings and pairs, whose keys it hashes: `dict`
   kLength,    ///< tells the length of its first argument
   kIdentity,  ///< tells which object its argument is: `id`
   kHash,
@@ -68,11 +68,13 @@ struct NativeCall {
 [[nodiscard]] const void* native_identity(py::Borrowed callable);
 /// The use that a function in C, of which no more is known, makes of the identities of the objects that it gets.
 enum class IdentityUse : std::uint8_t {
-  kMayTell,   ///< unknown
-  kNone,      ///< it does not compare them
-  kCompares,  ///< it hashes or compares them, functions, too
-  kRefers,    ///< it makes references, which are one for one object, to tensors, too
-  kSame,      ///< it tells whether its two arguments are one object
+  kMayTell,      ///< unknown
+  kNone,         ///< it does not compare them
+  kCompares,     ///< it hashes or compares them, functions, too
+  kHashes,       ///< as kCompares; those that iterables among its arguments give
+  kHashesFirst,  ///< as kHashes for its first argument; it keeps the others
+  kRefers,       ///< it makes references, which are one for one object, to tensors, too
+  kSame,         ///< it tells whether its two arguments are one object
 };
 [[nodiscard]] IdentityUse identity_use(const NativeCall& call);
 [[nodiscard]] NativeEffect effect_of(const NativeCall& call);
