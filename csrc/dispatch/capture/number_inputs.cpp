@@ -140,7 +140,7 @@ std::set<std::string> NumberInputs::constants(bool failed) const {
 void NumberInputs::remember(SizeHistory& history) const {
   for (const auto& [path, code] : numbers_seen_) {
     history.note(path, code);
-    if (fixed_.contains(path)) history.pin(path, 0, {});
+    if (fixed_.contains(path)) history.pin(path, 0, {}, true);
   }
 }
 
