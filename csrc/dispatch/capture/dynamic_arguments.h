@@ -59,7 +59,7 @@ class DynamicArguments {
   std::uint32_t add_number(PyObject* tensor, const std::string& path);
 
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
-  /// What strides meet that are symbols.
+  /// Conditions that strides which are symbols meet at each call.
   [[nodiscard]] const std::vector<ir::Condition>& layouts() const { return layouts_; }
   [[nodiscard]] SymbolSizes values_of(std::uint32_t symbol) const {
     return {symbols_[symbol].traced, before_[symbol], symbols_[symbol].is_stride};
