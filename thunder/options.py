@@ -99,10 +99,8 @@ class Options:
         require_choice("sharp_edges", self.sharp_edges, SHARP_EDGES)
         require_choice("compile", self.compile, COMPILE)
         require_bool("fullgraph", self.fullgraph)
-        if self.cuda_graphs is not None:
-            require_bool("cuda_graphs", self.cuda_graphs)
-        if self.dynamic is not None:
-            require_bool("dynamic", self.dynamic)
+        require_bool("cuda_graphs", self.cuda_graphs, or_none=True)
+        require_bool("dynamic", self.dynamic, or_none=True)
         if not isinstance(self.rematerialize, bool):
             require_choice("rematerialize", self.rematerialize, REMATERIALIZE)
         require_bool("prepack_weights", self.prepack_weights)
@@ -173,10 +171,10 @@ def require_choice(name: str, value: object, choices: tuple[object, ...]) -> Non
         raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{close}")
 
 
-def require_bool(name: str, value: object) -> None:
-    """Raise TypeError unless `value` is a bool."""
-    if not isinstance(value, bool):
-        raise TypeError(f"thunder.jit: {name}: expected a bool, got {value!r}")
+def require_bool(name: str, value: object, *, or_none: bool = False) -> None:
+    """Raise TypeError unless `value` is a bool, or None where that is allowed."""
+    if not isinstance(value, bool) and not (or_none and value is None):
+        raise TypeError(f"thunder.jit: {name}: expected a bool{' or None' if or_none else ''}, got {value!r}")
 
 
 def _choice(value: Any, default: Any) -> Any:

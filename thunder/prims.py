@@ -90,6 +90,7 @@ __all__ = [
     "tensor_constant",
     "tensor_for_float",
     "tensor_for_int",
+    "tensor_for_stride",
     "tensor_holding_int",
 ]
 
@@ -333,6 +334,11 @@ def tensor_for_int(number: int) -> torch.Tensor:
     """Return what stands for an int among inputs of a computation: a tensor without elements, of that first size."""
     _require(number >= 2, "number", "2 or more", number)
     return torch.empty(number, 0, dtype=torch.uint8)
+
+
+def tensor_for_stride(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return what stands for a stride that is no number of the program: a tensor without elements, of that size."""
+    return tensor_for_int(tensor.stride(dim))
 
 
 def tensor_for_float(number: float) -> torch.Tensor:

@@ -301,6 +301,7 @@ void ProgramCapture::fill(Specialization& specialization) {
     if (is_distributed(input.get())) specialization.tensors.back().add_local_part(stored_part(input.get()));
     sizes_.free_sizes(input.get(), specialization.tensors.back());
   }
+  specialization.strides = sizes_.strides();
   sizes_.describe(specialization);
   specialization.structure = std::move(structure_);
   specialization.writes = std::move(writes_);

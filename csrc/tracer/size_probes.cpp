@@ -114,6 +114,7 @@ ir::Dims distinct_sizes(const SizedCall& call) {
   }
   for (const IValue& argument : call.arguments) add(sizes_in(argument));
   add(call.results);
+  add(call.strides);
   return sizes;
 }
 

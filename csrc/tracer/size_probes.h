@@ -30,6 +30,7 @@ struct SizedCall {
   /// By tensor among the arguments, in order; nullopt: one that is no tensor of the program.
   std::vector<std::optional<ir::TensorType>> types;
   ir::Dims results;  ///< sizes of the results
+  ir::Dims strides;  ///< those of tensors among the arguments that are symbols
 };
 
 /// Looks for sizes at which an operation does something else than at those that a program is recorded at: where a size

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "ir/generalization.h"
+
 namespace thunder::tracer {
 namespace {
 
@@ -47,6 +49,8 @@ void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
     if (!left && right) values[*right] = std::max<std::int64_t>(ir::evaluate(condition.left, values), 2);
   } else if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
     values[*left] = condition.right.hint * std::max<std::int64_t>(values[*left] / condition.right.hint, 1);
+  } else {
+    ir::raise_to(condition, values);
   }
 }
 

@@ -13,8 +13,9 @@ namespace thunder::tracer {
 struct SizeSymbol {
   std::int64_t traced = 0;
   std::int64_t least = 2;
-  std::int64_t most = 0;  ///< zero: there is no bound
-  bool is_first = false;  ///< the first size of a tensor: most often how many examples there are
+  std::int64_t most = 0;   ///< zero: there is no bound
+  bool is_first = false;   ///< the first size of a tensor: most often how many examples there are
+  bool is_stride = false;  ///< no size, but how far rows of a tensor lie apart
 };
 
 /// Sizes at which a program is recorded beside those that it is traced with.

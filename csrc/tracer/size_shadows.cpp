@@ -33,14 +33,15 @@ namespace {
 using c10::IValue;
 
 /// A symbol with fewer values is a number: few of them would tell little of the others.
-constexpr std::int64_t kLeastRange = 32;
+constexpr std::int64_t kLeastRange = 4;
 /// With fewer, the expression of a number is a guess.
 constexpr std::size_t kLeastSamples = 5;
 
-ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes, const ir::StrideRule& rule) {
-  if (type.sizes == sizes) return ir::make_type(std::move(type));
+ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes, const ir::StrideRule& rule,
+                       const ir::SymbolDim& symbol) {
+  if (type.sizes == sizes && !rule.has_free()) return ir::make_type(std::move(type));
   type.sizes = sizes;
-  type.strides = ir::strides_by(rule, sizes);
+  type.strides = ir::strides_by(rule, sizes, symbol);
   return ir::make_type(std::move(type));
 }
 
@@ -60,12 +61,24 @@ class SizeShadows::Host final : public RecordingHost {
   RecordingHost& program_;
 };
 
-SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions)
+/// A trace's input for a symbol, as `tensor_for_int` (dispatch/call/number_input.h) makes it.
+ir::TypePtr type_of_symbol(const ir::Dim& symbol) {
+  ir::TensorType type;
+  type.dtype = ir::Dtype::kUint8;
+  type.sizes = {symbol, 0};
+  type.strides = {1, 1};
+  return ir::make_type(std::move(type));
+}
+
+SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions,
+                         std::vector<ir::Condition> layouts)
     : program_(program),
       symbols_(std::move(symbols)),
+      layouts_(std::move(layouts)),
       host_(std::make_unique<Host>(program.host)),
       probes_(program.trace().blank(), *host_) {
   scope_->shadows = this;
+  conditions.insert(conditions.end(), layouts_.begin(), layouts_.end());
   for (SizeSample& sample : choose_samples(symbols_, conditions)) add_shadow(std::move(sample));
   for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
     if (symbols_[i].most != 0 && symbols_[i].most - symbols_[i].least < kLeastRange) pin(i);
@@ -125,7 +138,7 @@ ResultTypes SizeShadows::data_types_at(std::span<const std::int64_t> sample, std
       const auto& type = std::get<ir::TensorType>(*each.type);
       const auto rule = ir::rule_of(bridge::hints(type.sizes), bridge::hints(type.strides));
       THUNDER_CHECK(rule.has_value(), "tracer", "strides of what follows from data are in no order");
-      each.type = with_sizes(type, sizes, *rule);
+      each.type = with_sizes(type, sizes, *rule, {});
     }
   }
   return types;
@@ -157,10 +170,12 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
       sizes.emplace_back(symbol ? shadow.symbols[*symbol] : traced.size(i));
     }
     const std::string& name = program_.trace().value(impl->state()->value).name;
-    shadow.tensors.emplace(impl, shadow.recorder->add_input(with_sizes(bridge::type_of(traced), sizes, rule), name));
+    const auto at_sample = [&](std::uint32_t symbol) { return ir::Dim(shadow.symbols[symbol]); };
+    const ir::TypePtr type = with_sizes(bridge::type_of(traced), sizes, rule, at_sample);
+    shadow.tensors.emplace(impl, shadow.recorder->add_input(type, name));
   }
   const auto is_symbol = [](const std::optional<std::uint32_t>& symbol) { return symbol.has_value(); };
-  if (std::ranges::none_of(symbols, is_symbol)) return;
+  if (std::ranges::none_of(symbols, is_symbol) && !rule.has_free()) return;
   trace_impl(traced)->watch_sizes();
   // Sizes of views, and of what is flattened, are made of these.
   ir::Dims dims;
@@ -169,9 +184,24 @@ void SizeShadows::add_input(const at::Tensor& traced, std::span<const std::optio
     dims.push_back(symbol ? dim_of_symbol(*symbol) : ir::Dim(traced.size(i)));
   }
   input_dims_.emplace(impl, dims);
-  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims, rule);
+  note_strides(*impl, rule);
+  const ir::TypePtr type = with_sizes(bridge::type_of(traced), dims, rule, dims_of_symbols());
   for (const ir::Dim& stride : std::get<ir::TensorType>(*type).strides) fit_->add(stride);
   fit_->add(ir::product_of(dims));
+}
+
+ir::SymbolDim SizeShadows::dims_of_symbols() {
+  return [this](std::uint32_t symbol) { return dim_of_symbol(symbol); };
+}
+
+void SizeShadows::note_strides(const TraceTensorImpl& input, const ir::StrideRule& rule) {
+  const std::vector<ir::ValueId>& inputs = program_.trace().inputs;
+  const auto place = static_cast<std::uint32_t>(std::ranges::find(inputs, input.state()->value) - inputs.begin());
+  if (std::ranges::find(stride_inputs_, place, &StrideInput::input) != stride_inputs_.end()) return;
+  for (std::uint32_t dim = 0; dim < rule.steps.size(); ++dim) {
+    if (rule.steps[dim].kind != ir::StrideRule::Kind::kFree) continue;
+    stride_inputs_.push_back({place, dim, static_cast<std::uint32_t>(rule.steps[dim].number)});
+  }
 }
 
 bool SizeShadows::is_outside() const { return depth_ == 0; }
@@ -284,7 +314,9 @@ bool SizeShadows::keep_within_range(const ir::Dim& dim) {
   };
   const double here = at(1);
   if (here > kMostTraced) return false;
-  const auto largest = [&](std::uint32_t symbol) { return ints_.contains(symbol) ? kMost : kMostOfTensors; };
+  const auto largest = [&](std::uint32_t symbol) {
+    return ints_.contains(symbol) || symbols_[symbol].is_stride ? kMost : kMostOfTensors;
+  };
   if (ir::magnitude(dim, largest) <= kMost) return true;
   std::int64_t times = 1;
   while (at(2.0 * static_cast<double>(times)) <= kMost) times *= 2;
@@ -470,8 +502,14 @@ void SizeShadows::probe(const c10::OperatorHandle& op, std::span<const IValue> a
                         std::span<const IValue> results) {
   const auto can_probe = [&] { return pinned_.empty() && !wants_samples_ && tells_sizes(); };
   if (!can_probe()) return;
-  SizedCall call{op, arguments, {}, {}};
-  for (const at::Tensor& tensor : tensors_of(arguments)) call.types.push_back(general_type(tensor));
+  SizedCall call{op, arguments, {}, {}, {}};
+  for (const at::Tensor& tensor : tensors_of(arguments)) {
+    const std::optional<ir::TensorType>& type = call.types.emplace_back(general_type(tensor));
+    for (std::size_t i = 0; type && i < type->strides.size(); ++i) {
+      const auto symbol = ir::symbol_of(type->strides[i]);
+      if (symbol && symbols_[*symbol].is_stride) call.strides.push_back(type->strides[i]);
+    }
+  }
   for (const at::Tensor& tensor : tensors_of(results)) {
     const std::optional<ir::TensorType> type = general_type(tensor);
     if (type) std::ranges::copy(type->sizes, std::back_inserter(call.results));
@@ -481,7 +519,8 @@ void SizeShadows::probe(const c10::OperatorHandle& op, std::span<const IValue> a
     for (std::size_t i = 0; i < symbols_.size(); ++i) {
       if (values[i] < symbols_[i].least || (symbols_[i].most != 0 && values[i] > symbols_[i].most)) return false;
     }
-    return std::ranges::all_of(assumed_, [&](const Assumed& assumed) { return ir::holds(assumed.condition, values); });
+    const auto holds = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
+    return std::ranges::all_of(layouts_, holds) && std::ranges::all_of(assumed_, holds, &Assumed::condition);
   };
   const auto are_alike = constants_alike(*program_.trace().context());
   for (const ir::Condition& condition : probes_.look_at(call, *fit_, admits, are_alike)) assume(condition);
@@ -601,6 +640,19 @@ std::optional<std::vector<std::vector<SizeInCall>>> SizeShadows::sizes_in_views(
 
 // --- the trace for all sizes
 
+void SizeShadows::add_layouts(ir::Trace& trace) const {
+  const std::vector<ir::SymbolSource> sources = ir::symbol_sources(trace);
+  for (const ir::Condition& layout : layouts_) {
+    std::vector<std::uint32_t> symbols;
+    ir::add_symbols(layout.left, symbols);
+    ir::add_symbols(layout.right, symbols);
+    const bool is_known = std::ranges::all_of(symbols, [&](std::uint32_t symbol) {
+      return std::ranges::find(sources, symbol, &ir::SymbolSource::symbol) != sources.end();
+    });
+    if (is_known) trace.conditions.push_back(layout);
+  }
+}
+
 std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   const Inside inside(*this);
   settle();
@@ -616,7 +668,11 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
     ir::Trace result = generalize_with_gradients(traces, *fit_, are_alike);
     drop_unused_numbers(result);
     ir::require_sizes_of_two(result, ir::Trace(result));
+    for (const StrideInput& stride : stride_inputs_) {
+      result.add_input(type_of_symbol(dim_of_symbol(stride.symbol)), "stride");
+    }
     for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
+    add_layouts(result);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {
       const std::uint32_t i = source.symbol;
       const ir::Dim symbol = ir::Dim::symbol(i, symbols_[i].traced);

@@ -39,8 +39,10 @@ namespace thunder::tracer {
 /// traced again.
 class SizeShadows final : public SizeReads, public SizeUses {
  public:
-  /// `conditions`: those that an earlier attempt found; samples meet them.
-  SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions);
+  /// `conditions`: those that an earlier attempt found; samples meet them. `layouts`: those that the strides of inputs
+  /// meet at each call.
+  SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions,
+              std::vector<ir::Condition> layouts);
   ~SizeShadows();
 
   /// Adds an input of the program; `symbols` says which symbol each of its sizes is, nullopt a number. The others of
@@ -143,6 +145,15 @@ class SizeShadows final : public SizeReads, public SizeUses {
   };
   [[nodiscard]] const std::vector<Reason>& reasons() const { return reasons_; }
 
+  /// A stride of an input that is a symbol. The trace for all sizes has another input for it, behind those of the
+  /// program: a tensor without elements whose first size it is, as there is for an int.
+  struct StrideInput {
+    std::uint32_t input = 0;  ///< by its place among the inputs
+    std::uint32_t dim = 0;
+    std::uint32_t symbol = 0;
+  };
+  [[nodiscard]] const std::vector<StrideInput>& stride_inputs() const { return stride_inputs_; }
+
   /// The trace for all sizes; nullopt, and symbols are pinned: there is none.
   [[nodiscard]] std::optional<ir::Trace> generalize(const ir::Trace& trace);
 
@@ -186,6 +197,11 @@ class SizeShadows final : public SizeReads, public SizeUses {
   void exclude(std::span<Shadow* const> failed, std::span<const c10::IValue> arguments);
   /// Sizes of the tensors among the arguments; empty: they are not known.
   [[nodiscard]] std::vector<ir::Dims> shapes_of(std::span<const c10::IValue> arguments);
+  /// Those of `layouts_` that are about the trace's symbols.
+  void add_layouts(ir::Trace& trace) const;
+  void note_strides(const TraceTensorImpl& input, const ir::StrideRule& rule);
+  /// The values of symbols in the rule of an input.
+  [[nodiscard]] ir::SymbolDim dims_of_symbols();
   void note_operation(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void pin(std::uint32_t symbol, bool is_by_conditions = false);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
@@ -208,6 +224,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   Recorder& program_;
   std::shared_ptr<SizeScope> scope_ = std::make_shared<SizeScope>();
   std::vector<SizeSymbol> symbols_;
+  std::vector<ir::Condition> layouts_;
+  std::vector<StrideInput> stride_inputs_;
   std::unique_ptr<Host> host_;
   SizeProbes probes_;
   std::vector<Shadow> shadows_;

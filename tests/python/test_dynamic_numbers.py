@@ -946,6 +946,25 @@ def _same_as_itself(x: Tensor) -> Any:
 
 # Whether ints are one object: the program, and the most specializations that it has for `IDENTITIES`.
 IDENTITIES = ((3, 4), (6, 4), (5, 5), (300, 300), (5, 7), (6, 6), (8, 8), (300, 4), (301, 301), (9, 9), (10, 9), (5, 5))
+
+
+def _attend_in_ring(buffer: Tensor, x: Tensor, position: int) -> Tensor:
+    size = buffer.shape[1]
+    buffer[:, position % size] = x
+    keys = buffer[:, : min(position + 1, size)]
+    return (x[:, None] @ keys.transpose(1, 2)).softmax(-1) @ keys
+
+
+def test_positions_in_a_ring_have_one_program_behind_its_end() -> None:
+    compiled = thunder.jit(_attend_in_ring)
+    buffers = torch.zeros(2, 8, 4), torch.zeros(2, 8, 4)
+    for position in range(30):
+        x = torch.randn(2, 4)
+        torch.testing.assert_close(compiled(buffers[0], x, position), _attend_in_ring(buffers[1], x, position))
+        torch.testing.assert_close(*buffers)
+    assert specializations(compiled) <= 5
+
+
 ONE_OBJECT: dict[str, Callable[[Tensor, int, int], Any]] = {
     "constant": lambda x, n, m: (x.shape[0] is FIVE, x * 2),
     "not_constant": lambda x, n, m: (x.shape[0] is not FIVE, x * 2),

@@ -1114,6 +1114,150 @@ def test_shifted_words_of_a_language_model_have_one_program(rows: int) -> None:
     assert specializations(compiled) == 2
 
 
+# Arguments whose rows lie apart by a distance that their own sizes do not tell, and expanded ones.
+APART: dict[str, Callable[[int, int], Tensor]] = {
+    "last": lambda rows, n: torch.randn(rows, n, 4)[:, -1],
+    "last_of_length_one": lambda rows, n: torch.randn(rows, n, 4)[:, -1:],
+    "first_few": lambda rows, n: torch.randn(rows, n + 3, 4)[:, :3],
+    "window": lambda rows, n: torch.randn(rows, n + 6)[:, -6:],
+    "column": lambda rows, n: torch.randn(rows, n)[:, 0],
+    "one_column": lambda rows, n: torch.randn(rows, n)[:, :1],
+    "chunk": lambda rows, n: torch.randn(rows, 3 * n, 4).chunk(3, 1)[1],
+    "every_other": lambda rows, n: torch.randn(rows, 2 * n)[:, ::2],
+    "crop": lambda rows, n: torch.randn(rows, 2, n + 5, n + 7)[..., 1:5, 2:5],
+    "block": lambda rows, n: torch.randn(9, 70)[:rows, :n],
+    "diagonal": lambda rows, n: torch.randn(n, n).diagonal(),
+    "expanded": lambda rows, n: torch.randn(1, n).expand(rows, n),
+    "mask": lambda rows, n: torch.randn(rows, 1, 1, n).expand(rows, 1, n, n),
+}
+
+
+def _write(x: Tensor) -> Tensor:
+    x.mul_(2).clamp_(min=0)
+    return x.sum(-1)
+
+
+OF_APART: dict[str, Callable[[Tensor], Any]] = {
+    "chain": lambda x: (x.sin() * 2 + x).relu(),
+    "softmax": lambda x: x.softmax(-1) * 2,
+    "flat": lambda x: x.reshape(-1),
+    "views": lambda x: (x, x[1:], x[None], x.transpose(0, -1), x.contiguous()),
+    "copies": lambda x: (x.clone(), x.transpose(0, -1) * 2, torch.cat([x, x], -1), x.flip(0)),
+    "view": lambda x: x.view(-1) * 2,
+    "decides": lambda x: (x.cos() if x.is_contiguous() else x.sin() * x.numel(),),
+    "writes": _write,
+}
+
+
+def _outcome(function: Any, x: Tensor, *, takes_grad: bool) -> tuple[Any, ...]:
+    memory = _memory_of(x).clone()
+    leaf = torch.as_strided(memory, x.shape, x.stride(), x.storage_offset()).requires_grad_(takes_grad)
+    try:
+        results = function(leaf)
+    except RuntimeError:
+        return (RuntimeError,)
+    results = results if isinstance(results, tuple) else (results,)
+    differentiable = [(result * result).sum() for result in results if result.grad_fn is not None]
+    gradients = torch.autograd.grad(sum(differentiable), leaf) if differentiable else ()
+    where = [(result.untyped_storage()._cdata == memory.untyped_storage()._cdata, result is leaf) for result in results]
+    # Strides of dimensions of one mean nothing.
+    strides = [[step for step, size in zip(r.stride(), r.shape, strict=True) if size > 1] for r in results]
+    return ([result.detach() for result in results], *gradients, memory), where, strides
+
+
+@pytest.mark.parametrize("takes_grad", [False, True])
+@pytest.mark.parametrize("of_apart", OF_APART)
+@pytest.mark.parametrize("kind", APART)
+def test_distances_of_rows_may_change(kind: str, of_apart: str, *, takes_grad: bool) -> None:
+    function = OF_APART[of_apart]
+    for calls in (
+        ((3, 7), (3, 9), (3, 12), (3, 8), (3, 33)),
+        ((1, 7), (1, 9), (1, 12)),
+        ((2, 2), (3, 5), (1, 4), (4, 1)),
+    ):
+        compiled = thunder.jit(function)
+        fails = False
+        for rows, n in calls:
+            x = APART[kind](rows, n)
+            result, expected = (_outcome(each, x, takes_grad=takes_grad) for each in (compiled, function))
+            fails = fails or len(expected) == 1
+            assert result[1:] == expected[1:]
+            if not fails:
+                torch.testing.assert_close(result[0], expected[0], rtol=1e-4, atol=1e-4)
+        assert fails or len(calls) == 4 or specializations(compiled) <= 3
+
+
+def test_rows_that_follow_one_another_are_not_apart() -> None:
+    function = lambda x: (x.reshape(-1), x.is_contiguous(), x.stride(0))  # noqa: E731
+    compiled = thunder.jit(function)
+    for n in (20, 25, 31, 6, 40, 7):
+        x = torch.randn(4, n)[:, :6]
+        (flat, *told), (expected, *told_there) = compiled(x), function(x)
+        assert told == told_there
+        assert (flat.data_ptr() == x.data_ptr()) == (expected.data_ptr() == x.data_ptr())
+    assert specializations(compiled) == 3
+
+
+def test_arguments_with_the_same_distance_of_rows_have_one_symbol() -> None:
+    compiled = thunder.jit(lambda x, y: x + y)
+    for n, m in ((5, 5), (8, 8), (9, 9), (9, 12)):
+        x, y = torch.randn(3, n, 4)[:, -1], torch.randn(3, m, 4)[:, 0]
+        torch.testing.assert_close(compiled(x, y), x + y)
+    assert "x.stride(0) == y.stride(0)" in thunder.explain_shapes(compiled)[1].conditions
+    assert specializations(compiled) == 3
+
+
+def test_a_stride_that_is_needed_as_a_number_is_pinned() -> None:
+    compiled = thunder.jit(lambda x: x * sum(range(x.stride(0))))
+    for n in (8, 9, 12, 15):
+        x = torch.randn(3, n)[:, :6]
+        torch.testing.assert_close(compiled(x), x * sum(range(n)))
+    assert any("a stride of 9 by" in pin for pins in thunder.explain_shapes(compiled) for pin in pins.pinned)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_context_that_is_cut_has_one_program(rows: int) -> None:
+    embedding, head = nn.Embedding(50, 16), nn.Linear(16, 50)
+    compiled = thunder.jit(lambda words: head(embedding(words).cumsum(1).tanh()))
+    words = torch.randint(0, 50, (rows, 3))
+    with torch.no_grad():
+        for _ in range(20):
+            context = words if words.shape[1] <= 8 else words[:, -8:]
+            logits = compiled(context)
+            torch.testing.assert_close(logits, head(embedding(context).cumsum(1).tanh()))
+            words = torch.cat([words, logits[:, -1].argmax(-1, keepdim=True)], 1)
+    assert specializations(compiled) <= 3
+
+
+# In C, which takes the tensors out of what holds them.
+PADDED: dict[str, Callable[[Any], Tensor]] = {
+    "function": lambda xs: nn.utils.rnn.pad_sequence(xs, batch_first=True),
+    "in_c": lambda xs: torch._C._nn.pad_sequence(xs, True, 0.5, "right"),
+    "copied": lambda xs: torch._C._nn.pad_sequence(list(xs), False, 0.0, "left"),
+}
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("name", PADDED)
+def test_sequences_in_an_argument_are_padded_by_one_program(name: str, kind: Callable[[Any], Any]) -> None:
+    compiled = thunder.jit(PADDED[name])
+    for lengths in ((3, 4), (5, 6), (7, 2), (9, 3), (12, 5)):
+        sequences = kind(torch.randn(length, 3) for length in lengths)
+        torch.testing.assert_close(compiled(sequences), PADDED[name](sequences))
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("most", [6, 8, 16, 32])
+def test_sizes_with_close_bounds_are_symbols(most: int) -> None:
+    compiled = thunder.jit(lambda x: (x @ x.t()).softmax(-1) * x.shape[0])
+    x = torch.randn(5, 4)
+    thunder.mark_dynamic(x, 0, max=most)
+    for rows in (5, 2, 4, 6, 3):
+        x = x if rows == 5 else torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), (x @ x.t()).softmax(-1) * rows)
+    assert specializations(compiled) == 1
+
+
 _WORDS = torch.randn(40, 3)
 
 

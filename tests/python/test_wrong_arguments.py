@@ -60,6 +60,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "Options: .* mean 'fullgraph'",
     ),
     "option of compile": (lambda: thunder.compile(LINEAR, dynamik=True), TypeError, "did you mean 'dynamic'"),
+    "dynamic": (lambda: thunder.jit(LINEAR, dynamic="yes"), TypeError, "dynamic: expected a bool or None, got 'yes'"),
     "option of explain": (lambda: thunder.explain_recipe(LINEAR, dynamik=True), TypeError, "did you mean 'dynamic'"),
     "option of a recipe": (
         lambda: thunder.compile(LINEAR, BaseRecipe(rematerialise=True)),

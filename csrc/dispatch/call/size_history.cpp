@@ -31,8 +31,27 @@ const SizeHistory::Input* SizeHistory::find(const std::string& path, std::size_t
 
 std::optional<ir::StrideRule> SizeHistory::rule_of(const Input& known, const Shape& shape) {
   if (shape.strides.empty()) return ir::StrideRule();
-  const bool had_strides = known.strides.size() == shape.strides.size();
-  return had_strides ? ir::rule_of(shape.sizes, shape.strides, known.sizes, known.strides) : std::nullopt;
+  if (known.strides.size() != shape.strides.size()) return std::nullopt;
+  std::optional<ir::StrideRule> rule = ir::rule_of(shape.sizes, shape.strides, known.sizes, known.strides);
+  for (std::size_t i = 0; rule && i < rule->steps.size(); ++i) {
+    ir::StrideRule::Step& step = rule->steps[i];
+    if (step.is_wider() && known.free_strides.contains(i)) step = {ir::StrideRule::Kind::kFree};
+    if (step.kind == ir::StrideRule::Kind::kFree && known.pinned_strides.contains(i)) {
+      step = {ir::StrideRule::Kind::kFixed, shape.strides[i]};
+    }
+  }
+  return rule;
+}
+
+SizeHistory::Changing SizeHistory::with_numbers(const Input& known, const Shape& shape, ir::StrideRule rule) {
+  Changing changing{shape.sizes, Sizes(shape.sizes.size(), -1), std::move(rule)};
+  if (!changing.rule.has_free()) return changing;
+  changing.strides = shape.strides;
+  for (std::size_t i = 0; i < shape.strides.size(); ++i) {
+    const bool is_other = known.strides[i] != shape.strides[i];
+    changing.strides_before.push_back(is_other ? known.strides[i] : known.strides_before[i]);
+  }
+  return changing;
 }
 
 SizeHistory::Changing SizeHistory::compare(const std::string& path, const Shape& shape) const {
@@ -42,8 +61,8 @@ SizeHistory::Changing SizeHistory::compare(const std::string& path, const Shape&
   const Input& input = *known;
   std::optional<ir::StrideRule> rule = rule_of(input, shape);
   if (!rule) return {};
-  Changing changing{sizes, Sizes(sizes.size(), -1), *std::move(rule)};
-  bool is_any = false;
+  Changing changing = with_numbers(input, shape, *std::move(rule));
+  bool is_any = changing.rule.has_free();
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (input.is_number(i, sizes[i])) continue;
     changing.before[i] = input.sizes[i] != sizes[i] ? input.sizes[i] : input.before[i];
@@ -99,7 +118,7 @@ void SizeHistory::add_guesses(Inputs& changing, const std::map<std::string, Seen
     const Input* known = find(path, sizes.size());
     const std::optional<ir::StrideRule> rule = known == nullptr ? std::nullopt : rule_of(*known, input.shape);
     if (!rule) continue;
-    Changing equal{sizes, Sizes(sizes.size(), -1), *rule};
+    Changing equal = with_numbers(*known, input.shape, *rule);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (guessed.contains(sizes[i]) && may_change(path, input, i)) equal.before[i] = sizes[i];
     }
@@ -125,8 +144,13 @@ void SizeHistory::note(const std::string& path, const Shape& shape) {
   const Sizes& sizes = shape.sizes;
   Input& input = inputs_[path];
   if (input.sizes.size() != sizes.size()) {
-    input = {sizes, shape.strides, Sizes(sizes.size(), -1), {}};
+    input = {sizes, shape.strides, Sizes(sizes.size(), -1), {}, Sizes(sizes.size(), -1)};
     return;
+  }
+  const std::optional<ir::StrideRule> rule = rule_of(input, shape);
+  for (std::size_t i = 0; i < shape.strides.size(); ++i) {
+    if (rule && rule->steps[i].kind == ir::StrideRule::Kind::kFree) input.free_strides.insert(i);
+    if (input.strides[i] != shape.strides[i]) input.strides_before[i] = input.strides[i];
   }
   input.strides = shape.strides;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -143,6 +167,8 @@ void SizeHistory::pin(const std::string& path, std::size_t dim, const std::strin
   const int weight = kind == PinKind::kFewSizes ? 1 : kFinal / 2;
   pin.weight += path.starts_with(kValue) ? kFinal : weight;
 }
+
+void SizeHistory::pin_stride(const std::string& path, std::size_t dim) { inputs_[path].pinned_strides.insert(dim); }
 
 void SizeHistory::unpin(const std::string& path, std::size_t dim) { inputs_[path].pins.erase(dim); }
 

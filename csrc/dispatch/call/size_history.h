@@ -30,6 +30,8 @@ class SizeHistory {
     Sizes sizes;
     Sizes before;
     ir::StrideRule rule{};  ///< how its strides follow from its sizes
+    Sizes strides{};        ///< where it has free ones: as they are now
+    Sizes strides_before{};
     friend bool operator==(const Changing&, const Changing&) = default;
   };
   using Inputs = std::map<std::string, Changing>;
@@ -64,6 +66,8 @@ class SizeHistory {
   void pin(const std::string& path, std::size_t dim, const std::string& line, PinKind kind = PinKind::kNeeded);
   /// A program has this size as a symbol.
   void unpin(const std::string& path, std::size_t dim);
+  /// A program needs the distance of rows in this dimension as a number.
+  void pin_stride(const std::string& path, std::size_t dim);
   [[nodiscard]] bool is_pinned(const std::string& path, std::size_t dim) const { return pin_of(path, dim) != nullptr; }
   /// The line that pinned a size; null: none did.
   [[nodiscard]] const std::string* pin_of(const std::string& path, std::size_t dim) const;
@@ -80,12 +84,19 @@ class SizeHistory {
     Sizes strides;                    ///< likewise
     Sizes before;                     ///< the last one that was another, by dimension; -1: there is none
     std::map<std::size_t, Pin> pins;  ///< by dimension
+    Sizes strides_before{};           ///< as `before`
+    /// Dimensions in which rows have been apart by another distance than sizes tell, and those in which that is needed
+    /// as a number.
+    std::set<std::size_t> free_strides{};
+    std::set<std::size_t> pinned_strides{};
 
     /// Whether a dimension with this size has a number.
     [[nodiscard]] bool is_number(std::size_t dim, std::int64_t size) const;
   };
   /// The rule of an input's strides, which they followed in the last trace, too.
   [[nodiscard]] static std::optional<ir::StrideRule> rule_of(const Input& known, const Shape& shape);
+  /// An input whose sizes are all numbers.
+  [[nodiscard]] static Changing with_numbers(const Input& known, const Shape& shape, ir::StrideRule rule);
   /// An input with so many dimensions, as it was; null: nothing is known of it.
   [[nodiscard]] const Input* find(const std::string& path, std::size_t dims) const;
   /// Whether a size of an input is another one for the first time.

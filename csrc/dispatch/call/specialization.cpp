@@ -39,9 +39,12 @@ SpecializationCall::SpecializationCall(const Specialization& specialization, con
   for (const std::uint32_t returned : specialization.returned_inputs) {
     kept_.push_back(py::Ref::share(inputs_[returned]));
   }
-  values_.reserve(inputs_.size());
+  values_.reserve(inputs_.size() + specialization.strides.size());
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     values_.push_back(input_tensor(inputs_[i], specialization.tensors[i].holds_int()));
+  }
+  for (const auto& [input, dim] : specialization.strides) {
+    values_.push_back(tensor_for_int(values_[input].stride(dim)));
   }
   if (!specialization.symbols.empty()) read_symbols();
 }

@@ -48,6 +48,12 @@ struct Specialization {
   OutsideHistories histories;
   OutputPlan plan;
   std::vector<ir::SymbolSource> symbols;  ///< where those are read that `plan` computes with; empty: it needs none
+  /// Inputs of the computation, behind the others: strides of those, as ints (number_input.h).
+  struct Stride {
+    std::uint32_t input = 0;
+    std::uint32_t dim = 0;
+  };
+  std::vector<Stride> strides;
   std::vector<std::uint32_t> new_leaves;  ///< inputs on which the program calls requires_grad_()
   /// Running statistics that are written to before an operation that may raise an error.
   std::vector<std::uint32_t> statistics;

@@ -20,7 +20,7 @@ class TensorGuard {
   void add_local_part(const at::Tensor& part) { local_part_.emplace_back(part); }
   /// Null for other tensors.
   [[nodiscard]] const TensorGuard* local_part() const { return local_part_.empty() ? nullptr : &local_part_.front(); }
-  /// Lets these sizes be any from two on, with strides by the rule; `dims` has one element for each size.
+  /// Lets these sizes be any from two on, and strides be those of the rule; `dims` has one element for each size.
   void free_sizes(std::vector<bool> dims, ir::StrideRule rule);
   /// Whether an int that the guards find is one that the tensor holds, and not the tensor's size (number_input.h).
   [[nodiscard]] bool holds_int() const { return dtype_ == caffe2::TypeMeta::Make<std::int64_t>() && sizes_.empty(); }

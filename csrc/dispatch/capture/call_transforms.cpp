@@ -15,6 +15,7 @@
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/shared_object.h"
+#include "interpreter/traces/guard_primitives.h"
 #include "interpreter/traces/guard_trace.h"
 #include "ir/builder.h"
 #include "ir/equality.h"
@@ -242,6 +243,13 @@ ir::Trace prologue_of(const Specialization& specialization) {
     for (const ir::ValueId input : recorded.inputs) types.push_back(recorded.value(input).type);
   }
   ir::Trace prologue = interpreter::prologue_trace(specialization.guards, types);
+  const std::size_t guarded = specialization.tensors.size();
+  for (std::size_t i = 0; i < specialization.strides.size(); ++i) {
+    const auto [input, dim] = specialization.strides[i];
+    prologue.outputs.at(guarded + i) =
+        ir::add_call(prologue, *interpreter::primitive("tensor_for_stride"),
+                     {prologue.outputs.at(input), std::int64_t{dim}}, ir::make_type(ir::ObjectType{"object"}));
+  }
   if (specialization.taken.empty()) return prologue;
   ir::ArgumentList outputs;
   for (const Specialization::Taken& each : specialization.taken) {

@@ -1,6 +1,7 @@
 #include "dispatch/capture/dynamic_arguments.h"
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "base/error.h"
@@ -12,6 +13,8 @@
 
 namespace thunder::dispatch {
 namespace {
+
+using Kind = ir::StrideRule::Kind;
 
 /// Tensors that lie deeper in containers have numbers.
 constexpr int kDepth = 3;
@@ -34,20 +37,53 @@ DynamicArguments::DynamicArguments(const interpreter::CallArguments& arguments, 
                                    const PinnedSizes& pinned, const SizeHistory::Inputs& changing)
     : which_(which), pinned_(pinned), changing_(changing) {
   if (which == DynamicSizes::kNone) return;
-  for (const auto& [path, input] : changing_) {
-    const std::optional<std::vector<Bounds>> bounds = bounds_by(input);
-    if (!bounds) continue;
-    auto& symbols = by_path_[path];
-    for (std::size_t i = 0; i < input.sizes.size(); ++i) {
-      symbols.emplace_back();
-      if (input.before[i] == -1 || pinned_.contains({input.sizes[i], input.before[i]})) continue;
-      symbols.back() = symbol_for(input.sizes[i], input.before[i], (*bounds)[i]);
-      symbols_[*symbols.back()].is_first |= i == 0 && !is_number_path(path);
-    }
-  }
+  for (const auto& [path, input] : changing_) add_changing(path, input);
   const auto names =
       arguments.names == nullptr ? std::size_t{0} : static_cast<std::size_t>(PyTuple_GET_SIZE(arguments.names));
   for (std::size_t i = 0; i < arguments.positional + names; ++i) add(arguments.values[i], 0);
+}
+
+void DynamicArguments::add_changing(const std::string& path, const SizeHistory::Changing& input) {
+  ir::StrideRule rule = input.rule;
+  SizeHistory::Sizes strides = input.strides, before = input.strides_before;
+  strides.resize(rule.steps.size());
+  before.resize(rule.steps.size());
+  for (std::size_t i = 0; i < rule.steps.size(); ++i) {
+    const bool is_pinned = rule.steps[i].kind == Kind::kFree && pinned_.contains({strides[i], before[i], true});
+    if (is_pinned) rule.steps[i] = {Kind::kFixed, strides[i]};
+  }
+  std::optional<std::vector<Bounds>> bounds = bounds_by(input, rule);
+  for (std::size_t i = 0; !bounds && i < rule.steps.size(); ++i) {
+    if (rule.steps[i].kind != Kind::kFixed) continue;
+    strides[i] = before[i] = rule.steps[i].number;
+    if (pinned_.contains({strides[i], before[i], true})) return;
+    rule.steps[i] = {Kind::kFree};
+  }
+  if (!bounds) bounds.emplace(input.sizes.size());
+  auto& symbols = by_path_[path];
+  for (std::size_t i = 0; i < input.sizes.size(); ++i) {
+    symbols.emplace_back();
+    if (input.before[i] == -1 || pinned_.contains({input.sizes[i], input.before[i]})) continue;
+    symbols.back() = symbol_for({input.sizes[i], input.before[i]}, (*bounds)[i]);
+    symbols_[*symbols.back()].is_first |= i == 0 && !is_number_path(path);
+  }
+  add_strides(rule, input.sizes, symbols, strides, before);
+  rules_by_path_.emplace(path, std::move(rule));
+}
+
+void DynamicArguments::add_strides(ir::StrideRule& rule, const SizeHistory::Sizes& sizes,
+                                   const std::vector<std::optional<std::uint32_t>>& symbols,
+                                   const SizeHistory::Sizes& strides, const SizeHistory::Sizes& before) {
+  if (!rule.has_free()) return;
+  const auto symbol_dim = [&](std::uint32_t symbol) { return ir::Dim::symbol(symbol, symbols_[symbol].traced); };
+  ir::Dims dims;
+  for (std::size_t i = 0; i < sizes.size(); ++i) dims.push_back(symbols[i] ? symbol_dim(*symbols[i]) : sizes[i]);
+  for (std::size_t i = 0; i < rule.steps.size(); ++i) {
+    if (rule.steps[i].kind == Kind::kFree) rule.steps[i].number = symbol_for({strides[i], before[i], true}, Bounds());
+  }
+  for (ir::Condition& layout : ir::conditions_of(rule, dims, symbol_dim)) {
+    if (std::ranges::find(layouts_, layout) == layouts_.end()) layouts_.push_back(std::move(layout));
+  }
 }
 
 void DynamicArguments::add(PyObject* object, int depth) {
@@ -77,7 +113,7 @@ void DynamicArguments::add_tensor(PyObject* object) {
   if (!marks && (which_ == DynamicSizes::kMarked || is_parameter(object))) return;
   const bool is_plain = tensor.layout() == at::kStrided && !tensor.is_conj() && !tensor.is_neg() &&
                         !tensor.key_set().has(c10::DispatchKey::Python);
-  const auto rule = is_plain ? ir::rule_of(tensor.sizes(), tensor.strides()) : std::nullopt;
+  auto rule = is_plain ? ir::rule_of(tensor.sizes(), tensor.strides()) : std::nullopt;
   if (!rule || by_tensor_.contains(object)) return;
   std::vector<std::optional<std::uint32_t>> symbols(static_cast<std::size_t>(tensor.dim()));
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
@@ -86,29 +122,40 @@ void DynamicArguments::add_tensor(PyObject* object) {
     const bool is_within = bounds && size >= bounds->least && (bounds->most == 0 || size <= bounds->most);
     if (bounds && bounds->is_given && !is_within) refuse_size(i, size, *bounds);
     if (!is_within || pinned_.contains({size, size})) continue;
-    const std::uint32_t symbol = symbol_for(size, size, *bounds);
+    const std::uint32_t symbol = symbol_for({size, size}, *bounds);
     symbols_[symbol].is_first |= i == 0;
     symbols[static_cast<std::size_t>(i)] = symbol;
   }
+  const SizeHistory::Sizes strides = tensor.strides().vec();
+  for (std::size_t i = 0; which_ == DynamicSizes::kAll && i < strides.size(); ++i) {
+    const bool is_pinned = pinned_.contains({strides[i], strides[i], true});
+    if (rule->steps[i].is_wider() && !is_pinned) rule->steps[i] = {Kind::kFree};
+  }
+  add_strides(*rule, tensor.sizes().vec(), symbols, strides, strides);
   by_tensor_.emplace(object, std::move(symbols));
   rules_.emplace(object, *rule);
 }
 
-std::optional<std::vector<DynamicArguments::Bounds>> DynamicArguments::bounds_by(const SizeHistory::Changing& input) {
+std::optional<std::vector<DynamicArguments::Bounds>> DynamicArguments::bounds_by(const SizeHistory::Changing& input,
+                                                                                 const ir::StrideRule& rule) {
   std::vector<Bounds> bounds(input.sizes.size());
-  if (input.rule.stride == 0) return bounds;
   std::int64_t others = 1;
-  std::optional<std::size_t> changes;
-  for (auto dim = input.rule.order.rbegin(); *dim != *input.rule.wider; ++dim) {
-    if (input.before[*dim] == -1) {
-      others *= input.sizes[*dim];
-    } else if (changes) {
-      return std::nullopt;
+  std::vector<std::size_t> changes;
+  bool is_any_wider = false;
+  for (const std::size_t dim : std::views::reverse(rule.order)) {
+    const ir::StrideRule::Step& step = rule.steps[dim];
+    if (step.kind == Kind::kFixed) {
+      if (is_any_wider || changes.size() > 1) return std::nullopt;
+      if (!changes.empty()) bounds[changes[0]].most = (step.number - 1) / others;
+    }
+    is_any_wider = is_any_wider || step.is_wider();
+    if (step.kind == Kind::kExpanded) continue;
+    if (input.before[dim] == -1) {
+      others *= input.sizes[dim];
     } else {
-      changes = *dim;
+      changes.push_back(dim);
     }
   }
-  if (changes) bounds[*changes].most = (input.rule.stride - 1) / others;
   return bounds;
 }
 
@@ -126,15 +173,13 @@ std::optional<DynamicArguments::Bounds> DynamicArguments::bounds_of(PyObject* ma
   return bounds;
 }
 
-std::uint32_t DynamicArguments::symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds) {
+std::uint32_t DynamicArguments::symbol_for(const SymbolSizes& sizes, const Bounds& bounds) {
   auto known = symbols_.begin();
-  const auto is_it = [&] {
-    return known->traced == size && before_[static_cast<std::size_t>(known - symbols_.begin())] == before;
-  };
+  const auto is_it = [&] { return values_of(static_cast<std::uint32_t>(known - symbols_.begin())) == sizes; };
   while (known != symbols_.end() && !is_it()) ++known;
   if (known == symbols_.end()) {
-    known = symbols_.insert(known, {size, bounds.least, bounds.most});
-    before_.push_back(before);
+    known = symbols_.insert(known, {sizes.now, bounds.least, bounds.most, false, sizes.is_stride});
+    before_.push_back(sizes.before);
   }
   known->least = std::max(known->least, bounds.least);
   if (bounds.most != 0) known->most = known->most == 0 ? bounds.most : std::min(known->most, bounds.most);
@@ -146,9 +191,16 @@ void DynamicArguments::find(PyObject* object, const std::string& path) {
   if (found == by_path_.end()) return;
   const at::Tensor& tensor = unpack_tensor(object);
   const SizeHistory::Changing& input = changing_.at(path);
+  const ir::StrideRule& found_rule = rules_by_path_.at(path);
+  // A symbol has the value that it was traced with.
+  const auto is_as_traced = [&](std::size_t i) {
+    const ir::StrideRule::Step& step = found_rule.steps[i];
+    return step.kind != Kind::kFree || tensor.stride(i) == symbols_[static_cast<std::size_t>(step.number)].traced;
+  };
   if (tensor.sizes() != c10::IntArrayRef(input.sizes)) return;
-  const ir::StrideRule& rule = rules_.emplace(object, input.rule).first->second;
-  if (!(rule == input.rule) || !ir::follows(rule, tensor.sizes(), tensor.strides())) return;
+  if (!std::ranges::all_of(std::views::iota(std::size_t{0}, found_rule.steps.size()), is_as_traced)) return;
+  const ir::StrideRule& rule = rules_.emplace(object, found_rule).first->second;
+  if (!(rule == found_rule) || !ir::follows(rule, tensor.sizes(), tensor.strides())) return;
   const py::Ref marks = marks_of(object);
   auto& symbols = by_tensor_[object];
   symbols.resize(found->second.size());
@@ -168,7 +220,7 @@ bool DynamicArguments::is_symbol(const std::string& path, std::int64_t number) c
 std::uint32_t DynamicArguments::add_number(PyObject* tensor, const std::string& path) {
   const std::uint32_t symbol = *by_path_.at(path)[0];
   by_tensor_[tensor] = {symbol, std::nullopt};
-  rules_[tensor] = ir::StrideRule{{0, 1}};
+  rules_[tensor] = ir::StrideRule{{0, 1}, std::vector<ir::StrideRule::Step>(2)};
   return symbol;
 }
 

@@ -2,24 +2,30 @@
 
 #include <Python.h>
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "dispatch/call/size_history.h"
 #include "dispatch/call/trace_options.h"
 #include "interpreter/guards/guard_step.h"
+#include "ir/condition.h"
 #include "tracer/size_shadows.h"
 
 namespace thunder::dispatch {
 
-/// The size of a symbol now, and as it was in an earlier call.
-using SymbolSizes = std::pair<std::int64_t, std::int64_t>;
+/// The size, or stride, that a symbol is now, and as it was in an earlier call.
+struct SymbolSizes {
+  std::int64_t now = 0;
+  std::int64_t before = 0;
+  bool is_stride = false;
+  friend auto operator<=>(const SymbolSizes&, const SymbolSizes&) = default;
+};
 /// Symbols that are needed as numbers, with the line that needs them.
 using PinnedSizes = std::map<SymbolSizes, std::string>;
 
@@ -50,10 +56,14 @@ class DynamicArguments {
   std::uint32_t add_number(PyObject* tensor, const std::string& path);
 
   [[nodiscard]] const std::vector<tracer::SizeSymbol>& symbols() const { return symbols_; }
-  [[nodiscard]] SymbolSizes values_of(std::uint32_t symbol) const { return {symbols_[symbol].traced, before_[symbol]}; }
+  /// Conditions that strides which are symbols meet at each call.
+  [[nodiscard]] const std::vector<ir::Condition>& layouts() const { return layouts_; }
+  [[nodiscard]] SymbolSizes values_of(std::uint32_t symbol) const {
+    return {symbols_[symbol].traced, before_[symbol], symbols_[symbol].is_stride};
+  }
   /// By dimension; empty: all are numbers.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(PyObject* tensor) const;
-  /// How the strides of a tensor that has symbols follow from its sizes.
+  /// How the strides of a tensor that has symbols follow from its sizes, and which of them are symbols.
   [[nodiscard]] ir::StrideRule rule_of(PyObject* tensor) const;
   /// By dimension, for sizes that follow from data and were found at `path`.
   [[nodiscard]] std::vector<std::optional<std::uint32_t>> symbols_of(const std::string& path,
@@ -72,16 +82,24 @@ class DynamicArguments {
   [[nodiscard]] std::optional<Bounds> bounds_of(PyObject* marks, std::int64_t dim) const;
   /// Bounds of each size of an input whose strides follow a rule: rows that are as far apart at all sizes do not
   /// overlap. nullopt: several sizes together decide that.
-  [[nodiscard]] static std::optional<std::vector<Bounds>> bounds_by(const SizeHistory::Changing& input);
-  /// `before`: the size of an earlier call. Sizes that were not equal then are two symbols.
-  std::uint32_t symbol_for(std::int64_t size, std::int64_t before, const Bounds& bounds);
+  [[nodiscard]] static std::optional<std::vector<Bounds>> bounds_by(const SizeHistory::Changing& input,
+                                                                    const ir::StrideRule& rule);
+  void add_changing(const std::string& path, const SizeHistory::Changing& input);
+  /// Gives the free strides of a rule symbols, but for those that are pinned. `symbols`: of the sizes.
+  void add_strides(ir::StrideRule& rule, const SizeHistory::Sizes& sizes,
+                   const std::vector<std::optional<std::uint32_t>>& symbols, const SizeHistory::Sizes& strides,
+                   const SizeHistory::Sizes& before);
+  /// `before`: the size of an earlier call. Sizes that were not equal then are two symbols, as are a size and a stride.
+  std::uint32_t symbol_for(const SymbolSizes& sizes, const Bounds& bounds);
 
   DynamicSizes which_;
   const PinnedSizes& pinned_;
   const SizeHistory::Inputs& changing_;
   std::vector<tracer::SizeSymbol> symbols_;
   std::vector<std::int64_t> before_;  ///< by symbol
+  std::vector<ir::Condition> layouts_;
   std::map<std::string, std::vector<std::optional<std::uint32_t>>> by_path_;
+  std::map<std::string, ir::StrideRule> rules_by_path_;
   std::unordered_map<PyObject*, std::vector<std::optional<std::uint32_t>>> by_tensor_;
   std::unordered_map<PyObject*, ir::StrideRule> rules_;  ///< by tensor, as `by_tensor_`
 };

@@ -78,7 +78,8 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   if (dynamic_.symbols().empty()) return;
   std::vector<ir::Condition> conditions;
   for (const KnownCondition& known : conditions_) conditions.push_back(known.condition);
-  shadows_ = std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), std::move(conditions));
+  shadows_ =
+      std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), std::move(conditions), dynamic_.layouts());
   shadows_->symbols_of_data = [this](std::size_t place) { return symbols_of_data(place); };
   hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
                                                        const std::string& path) {
@@ -134,7 +135,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
     // A size that is another one than before is no guess.
     const bool is_new = pinned.emplace(values, line).second;
     is_for_few_sizes = is_for_few_sizes || is_by_conditions;
-    blames_guesses = blames_guesses || (is_new && (!is_by_conditions || values.first == values.second));
+    blames_guesses = blames_guesses || (is_new && (!is_by_conditions || values.now == values.before));
   }
   for (std::size_t i = 0; shadows != nullptr && i < shadows->assumed().size(); ++i) {
     const auto& [condition, location] = shadows->assumed()[i];
@@ -212,7 +213,7 @@ std::optional<SymbolSizes> ProgramSizes::changes(const std::string& path, std::s
   const auto input = changing_.find(path);
   if (input == changing_.end()) return std::nullopt;
   const std::int64_t before = input->second.before[dim];
-  return before == -1 || before == size ? std::nullopt : std::optional(SymbolSizes(size, before));
+  return before == -1 || before == size ? std::nullopt : std::optional(SymbolSizes{size, before});
 }
 
 void ProgramSizes::remember() const {
@@ -222,6 +223,12 @@ void ProgramSizes::remember() const {
   for (const auto& [path, shape] : shapes_) {
     const SizeHistory::Sizes& sizes = shape.sizes;
     history_->note(path, shape);
+    const auto input = changing_.find(path);
+    for (std::size_t i = 0; input != changing_.end() && i < input->second.strides.size(); ++i) {
+      const SymbolSizes strides{input->second.strides[i], input->second.strides_before[i], true};
+      if (input->second.rule.steps[i].kind != ir::StrideRule::Kind::kFree) continue;
+      if (!has_symbols_ || pinned_.contains(strides)) history_->pin_stride(path, i);
+    }
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const std::optional<SymbolSizes> values = changes(path, i, sizes[i]);
       if (!values) continue;
@@ -273,13 +280,28 @@ void ProgramSizes::free_sizes(PyObject* input, TensorGuard& guard) const {
   std::vector<bool> is_free;
   if (!has_symbols_) return;
   for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input)) is_free.push_back(symbol.has_value());
-  if (std::ranges::find(is_free, true) != is_free.end()) guard.free_sizes(std::move(is_free), dynamic_.rule_of(input));
+  ir::StrideRule rule = dynamic_.rule_of(input);
+  const bool is_any_free = std::ranges::find(is_free, true) != is_free.end() || rule.has_free();
+  if (!is_free.empty() && is_any_free) guard.free_sizes(std::move(is_free), std::move(rule));
+}
+
+std::vector<Specialization::Stride> ProgramSizes::strides() const {
+  std::vector<Specialization::Stride> strides;
+  if (!has_symbols_) return strides;
+  for (const auto& [input, dim, symbol] : shadows_->stride_inputs()) strides.push_back({input, dim});
+  return strides;
 }
 
 std::vector<std::vector<std::string>> ProgramSizes::places_of_symbols() const {
   std::vector<std::vector<std::string>> places(dynamic_.symbols().size());
   for (const py::Ref& input : hooks_.inputs()) {
     const auto symbols = dynamic_.symbols_of(input.get());
+    const ir::StrideRule rule = symbols.empty() ? ir::StrideRule() : dynamic_.rule_of(input.get());
+    for (std::size_t i = 0; i < rule.steps.size(); ++i) {
+      if (rule.steps[i].kind != ir::StrideRule::Kind::kFree) continue;
+      const auto symbol = static_cast<std::size_t>(rule.steps[i].number);
+      places[symbol].push_back(paths_.at(input.get()) + ".stride(" + std::to_string(i) + ")");
+    }
     for (std::size_t i = 0; i < symbols.size(); ++i) {
       if (!symbols[i]) continue;
       const bool is_number = number_inputs_.is_int(input.get());
@@ -305,16 +327,18 @@ std::vector<std::string> ProgramSizes::names_of_symbols() const {
 void ProgramSizes::describe(Specialization& specialization) const {
   specialization.has_symbols = has_symbols_;
   std::set<std::string> pins;
-  const auto add_pin = [&](std::int64_t size, const std::string& line) {
-    pins.insert(std::to_string(size) + (line.empty() ? line : " by " + line));
+  const auto add_pin = [&](const std::string& what, const std::string& line) {
+    pins.insert(what + (line.empty() ? line : " by " + line));
   };
-  for (const auto& [size, line] : pinned_) add_pin(size.first, line);
+  for (const auto& [size, line] : pinned_) {
+    add_pin((size.is_stride ? "a stride of " : "") + std::to_string(size.now), line);
+  }
   for (const auto& [path, shape] : shapes_) {
     for (std::size_t i = 0; history_ != nullptr && i < shape.sizes.size(); ++i) {
       const std::optional<SymbolSizes> values = changes(path, i, shape.sizes[i]);
       const bool is_symbol = has_symbols_ && values && !pinned_.contains(*values);
       const std::string* line = is_symbol ? nullptr : history_->pin_of(path, i);
-      if (line != nullptr) add_pin(shape.sizes[i], *line);
+      if (line != nullptr) add_pin(std::to_string(shape.sizes[i]), *line);
     }
   }
   specialization.pinned_sizes.assign(pins.begin(), pins.end());
@@ -324,10 +348,13 @@ void ProgramSizes::describe(Specialization& specialization) const {
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].empty()) continue;
     specialization.size_symbols.push_back("s" + std::to_string(i) + ": " + names[i]);
-    specialization.size_conditions.push_back("2 <= " + names[i]);
+    if (!dynamic_.symbols()[i].is_stride) specialization.size_conditions.push_back("2 <= " + names[i]);
     for (std::size_t k = 1; k < places[i].size(); ++k) {
       specialization.size_conditions.push_back(names[i] + " == " + places[i][k]);
     }
+  }
+  for (const ir::Condition& layout : dynamic_.layouts()) {
+    specialization.size_conditions.push_back(with_names(ir::to_string(layout), names));
   }
   for (const auto& [condition, location] : shadows_->assumed()) {
     specialization.size_conditions.push_back(with_names(ir::to_string(condition), names) +
@@ -360,6 +387,7 @@ void give_symbols_up(const SizeHistory::Inputs& changing, SizeHistory& history) 
   for (const auto& [path, input] : changing) {
     for (std::size_t i = 0; i < input.sizes.size(); ++i) {
       if (input.before[i] != -1) history.pin(path, i, {});
+      if (!input.strides.empty()) history.pin_stride(path, i);
     }
   }
 }

@@ -72,6 +72,8 @@ class ProgramSizes {
   [[nodiscard]] bool has_symbols() const { return has_symbols_; }
   /// Lets the sizes of an input that are symbols be others at each call.
   void free_sizes(PyObject* input, TensorGuard& guard) const;
+  /// The strides that are symbols, in the order of the trace's inputs for them.
+  [[nodiscard]] std::vector<Specialization::Stride> strides() const;
   /// The place of each symbol's size, by symbol: `x.shape[0]`.
   [[nodiscard]] std::vector<std::string> names_of_symbols() const;
   /// Says in words of people what there is of symbols and conditions.

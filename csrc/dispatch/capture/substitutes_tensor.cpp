@@ -196,12 +196,13 @@ int pad_sequences(PyObject* const* arguments, std::size_t count, PyObject* names
   constexpr std::size_t kCount = 4;
   const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
   const bool is_known =
-      count == kCount && names == nullptr && PyTuple_CheckExact(arguments[0]) && PyBool_Check(arguments[1]) &&
-      (PyFloat_CheckExact(arguments[2]) || PyLong_CheckExact(arguments[2])) && PyUnicode_CheckExact(arguments[3]);
+      count == kCount && names == nullptr && (PyTuple_CheckExact(arguments[0]) || PyList_CheckExact(arguments[0])) &&
+      PyBool_Check(arguments[1]) && (PyFloat_CheckExact(arguments[2]) || PyLong_CheckExact(arguments[2])) &&
+      PyUnicode_CheckExact(arguments[3]);
   if (!has_symbols || !is_known) return 0;
   std::vector<at::Tensor> sequences;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments[0]); ++i) {
-    PyObject* sequence = PyTuple_GET_ITEM(arguments[0], i);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(arguments[0]); ++i) {
+    PyObject* sequence = PySequence_Fast_GET_ITEM(arguments[0], i);
     if (!is_traced_tensor(sequence) || is_told_of_operations(sequence)) return 0;
     sequences.push_back(unpack_tensor(sequence));
     if (!differ_in_length_alone(sequences.front(), sequences.back())) return 0;

@@ -56,8 +56,11 @@ bool is_in_copy_module() {
   return is_spelled(name, "copy") || is_spelled(name, "thunder._copying") || is_spelled(name, "pickle");
 }
 
-// A substitute gets what a method is bound to as its first argument.
-int call_substitute(const TrackerOptions::Substitute& substitute, const VectorCall& call, PyObject** result) {
+// A substitute gets what a method is bound to as its first argument. Zero: there is none, or it leaves the call alone.
+int call_substitute(const TrackerOptions& options, const VectorCall& call, PyObject** result) {
+  const auto found = options.substitutes.find(native_identity(call.callable));
+  if (found == options.substitutes.end()) return 0;
+  const TrackerOptions::Substitute& substitute = found->second;
   PyObject* self = PyCFunction_Check(call.callable) ? PyCFunction_GET_SELF(call.callable) : nullptr;
   if (self == nullptr || PyModule_Check(self) || PyType_Check(self)) {
     return substitute(call.arguments, call.count, call.names, result);
@@ -96,10 +99,7 @@ int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 int NativeCalls::before(const VectorCall& call, PyObject** result) {
   Node* opaque = is_opaque_callable(call.callable) ? state_.provenance.find(call.callable) : nullptr;
   if (opaque != nullptr) reads_.record_state_as(*opaque, StateKind::kIdentity);
-  const auto& substitutes = state_.options.substitutes;
-  if (const auto found = substitutes.find(native_identity(call.callable)); found != substitutes.end()) {
-    return call_substitute(found->second, call, result);
-  }
+  if (const int status = call_substitute(state_.options, call, result); status != 0) return status;
   if (const int status = call_unwrapped(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
   if (const int status = call_by_special_method(call, result); status != 0) return status;
@@ -446,7 +446,10 @@ int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** resu
     copies.emplace_back(given, copy_of(given, PyList_Check(given) ? Store::kList : Store::kDict));
   }
   const VectorCall seen{call.callable, replaced.data() + 1, call.count, call.names};
-  const int status = PyFunction_Check(call.callable) ? 0 : intercept(call.callable, native_call(seen), result);
+  int status = call_substitute(state_.options, seen, result);
+  if (status == 0 && !PyFunction_Check(call.callable)) {
+    status = intercept(call.callable, native_call(seen), result);
+  }
   if (status < 0) return -1;
   if (status == 0) {
     const std::size_t count = call.count | PY_VECTORCALL_ARGUMENTS_OFFSET;

@@ -46,6 +46,7 @@ constexpr std::array kSchemas{
     "prims::check_tensor(Any value, int[] sizes, int[] strides, ScalarType dtype, Device device, bool requires_grad) "
     "-> ()",
     "prims::tensor_for_int(Any number) -> Any",
+    "prims::tensor_for_stride(Any tensor, int dim) -> Any",
     "prims::tensor_for_float(Any number) -> Any",
     "prims::tensor_holding_int(Any number) -> Any",
     // epilogue
