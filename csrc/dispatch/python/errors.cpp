@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "dispatch/python/source_files.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
 #include "ir/location.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
@@ -106,12 +108,24 @@ py::Ref take_error() {
   return py::Ref::steal(value);
 }
 
+void restore_error(py::Ref error) {
+  PyObject* type = Py_NewRef(PyExceptionInstance_Class(error.get()));
+  PyObject* traceback = PyException_GetTraceback(error.get());
+  PyErr_Restore(type, error.release(), traceback);
+}
+
 void note_caught_refusal(PyObject* exception) {
   const interpreter::NativeScope native;
   const std::string text = text_of(exception);
   // PyTorch's own checks may refuse trace tensors; they take plain ones.
   const bool is_surprise = text.find("INTERNAL ASSERT FAILED") != std::string::npos;
   if (is_surprise || text.starts_with("thunder") || tracer::says_data_was_read(text)) tracer::note_refusal(text);
+}
+
+bool names_traced_number(PyObject* exception) {
+  const interpreter::NativeScope native;
+  const bool is_of_python = interpreter::is_python_class(Py_TYPE(exception));  // its `__str__` may be the program's
+  return !is_of_python && text_of(exception).find("thunder._C.Traced") != std::string::npos;
 }
 
 void release_frames_of_pending() {
@@ -129,9 +143,7 @@ void release_frames_of_pending() {
     chain.push_back(next);
     next = py::Ref::steal(PyException_GetContext(chain.back().get()));
   }
-  PyObject* type = Py_NewRef(PyExceptionInstance_Class(pending.get()));
-  PyObject* traceback = PyException_GetTraceback(pending.get());
-  PyErr_Restore(type, pending.release(), traceback);
+  restore_error(std::move(pending));
 }
 
 std::string describe_error(py::Borrowed error, const ir::SourceLocation& location,

@@ -54,14 +54,20 @@ PyObject* do_hasattr(const IntrinsicCall& call) {
   return boolean(value ? 1 : 0);
 }
 
+/// Whether a name is no string, which CPython refuses.
+bool has_bad_name(const IntrinsicCall& call) { return PyUnicode_Check(call.arguments[1]) == 0; }
+
 PyObject* do_setattr(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
 }
 PyObject* do_delattr(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], nullptr));
 }
 
 PyObject* do_object_getattribute(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return observed_generic_get(observer_of(call), call.arguments[0], call.arguments[1]);
 }
 /// `type.__getattribute__(cls, name)`, past a `__getattribute__` of a metaclass.
@@ -95,6 +101,7 @@ const void* function_of_slot(PyObject* callable) {
 PyObject* set_past_python(const IntrinsicCall& call, PyObject* value) {
   PyObject *owner = call.arguments[0], *name = call.arguments[1];
   const setattrofunc setter = native_setter(Py_TYPE(owner));
+  if (has_bad_name(call)) return do_silently(call);
   const bool is_refused = function_of_slot(call.callable) != reinterpret_cast<const void*>(setter);
   if (!is_refused && setter == PyObject_GenericSetAttr) {
     return none_if(observed_generic_set(observer_of(call), owner, name, value));
