@@ -31,7 +31,7 @@ SAMPLES: dict[str, Any] = {
     "list": [1, 2.0],
     "dict": {1: 2.0},
 }
-# What asks for the address of an object, ends the process, waits for input, or looks at the frames of its callers.
+# Functions that ask for the address of an object, end the process, wait for input, or look at the frames of its callers.
 LEFT_OUT = {
     *("__class__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__", "__getstate__"),
     *("__build_class__", "__import__", "breakpoint", "compile", "copyright", "credits", "dir", "eval", "exec", "exit"),
@@ -90,7 +90,7 @@ def test_functions_in_c_take_numbers_as_in_eager(owner: str, kind: str) -> None:
 
 
 class Held:
-    """What C finds in the class of an object by itself gives numbers of the trace."""
+    """Special methods, which C finds in the class of an object by itself, give numbers of the trace."""
 
     def __init__(self, x: Tensor) -> None:
         self.x = x

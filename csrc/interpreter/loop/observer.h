@@ -122,8 +122,8 @@ class Observer {
   [[nodiscard]] virtual bool stands_for_number(PyObject* /*object*/) const { return false; }
   /// The number itself for an object that stands for one, else the object (new reference).
   virtual PyObject* plain_number(PyObject* object) { return Py_NewRef(object); }
-  /// What code in C gets for `value` (stolen), which a function in Python that it has called returned or yielded.
-  /// `self` is the function's first argument; both may be null.
+  /// Returns what code in C gets for `value` (stolen), which a function in Python that it has called returned or
+  /// yielded. `self` is the function's first argument; both may be null.
   virtual PyObject* return_to_c(PyObject* /*function*/, PyObject* /*self*/, PyObject* value) { return value; }
   /// An instruction whose work is done in C failed, with the pending exception.
   virtual void notice_failure() {}
