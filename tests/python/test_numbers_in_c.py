@@ -31,7 +31,7 @@ SAMPLES: dict[str, Any] = {
     "list": [1, 2.0],
     "dict": {1: 2.0},
 }
-# Functions that ask for the address of an object, end the process, wait for input, or look at the frames of its callers.
+# Functions that ask for the address of an object, end the process, wait for input, or look at frames of callers.
 LEFT_OUT = {
     *("__class__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__", "__getstate__"),
     *("__build_class__", "__import__", "breakpoint", "compile", "copyright", "credits", "dir", "eval", "exec", "exit"),
