@@ -30,6 +30,9 @@
 namespace thunder::dispatch {
 namespace {
 
+constexpr const char* kNumbersAreRefused =
+    "thunder.jit: code in C does not take what stands for a number: the function is traced with plain ones";
+
 /// Marks this thread as tracing; autocast must not hand out casts that belong to another trace, or to none.
 class TracingScope {
  public:
@@ -110,6 +113,7 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
   recorder_.memory.shared_storages = known.shared;
   python_backwards_.tracker = &tracker_;
   numbers_->recorder = &recorder_;
+  numbers_->are_plain = known.has_plain_numbers;
 }
 
 ProgramCapture::~ProgramCapture() { numbers_->recorder = nullptr; }
@@ -145,7 +149,12 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     return arrays_.convert(tracker_, callable, call, result);
   };
+  options.refuse_numbers = [this] {
+    refuse_numbers();
+    PyErr_SetString(PyExc_NotImplementedError, kNumbersAreRefused);
+  };
   options.notice_handler = [this](PyObject* exception) {
+    if (names_traced_number(exception)) refuse_numbers();
     note_caught_refusal(exception);
     if (PyErr_GivenExceptionMatches(exception, PyExc_Warning) != 0) deferred_.record_error_filters();
   };
@@ -166,6 +175,11 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
                        });
   }
   return options;
+}
+
+void ProgramCapture::refuse_numbers() {
+  numbers_->are_refused = true;
+  tracer::note_refusal(kNumbersAreRefused);
 }
 
 std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options) {
@@ -201,6 +215,11 @@ py::Ref ProgramCapture::interpret() {
   tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();
+  if (!result && PyErr_Occurred() != nullptr) {
+    py::Ref pending = take_error();
+    if (names_traced_number(pending.get())) refuse_numbers();
+    restore_error(std::move(pending));
+  }
   // An error that the program raises after it has caught a refusal may follow from that.
   const std::string refused = tracer::take_refusal();
   if (!refused.empty() && (result || (!tracker_.is_interrupted() && raises_beside(refused)))) {
@@ -325,7 +344,8 @@ void ProgramCapture::fill(Specialization& specialization) {
 
 ProgramCapture::Known ProgramCapture::known(const Known& before, bool failed) const {
   Known found{recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
-              python_backwards_.found(), sizes_.known(before.sizes, failed)};
+              python_backwards_.found(), sizes_.known(before.sizes, failed),
+              before.has_plain_numbers || numbers_->are_refused};
   // A backward that looks at a number may only compute where that is a constant.
   if (failed && found.sizes.constants != before.sizes.constants) found.backwards = before.backwards;
   return found;

@@ -44,6 +44,7 @@ class ProgramCapture final : tracer::RecordingHost {
     bool live = false;  ///< see custom_functions.h
     PythonBackwards::Found backwards{};
     ProgramSizes::Known sizes{};
+    bool has_plain_numbers = false;  ///< see NumberTrace
     bool operator==(const Known&) const = default;
   };
 
@@ -85,6 +86,8 @@ class ProgramCapture final : tracer::RecordingHost {
 
   interpreter::TrackerOptions make_options();
   py::Ref interpret();
+  /// Has the trace end in failure, and the program traced again with numbers that are Python's own.
+  void refuse_numbers();
   /// Refuses programs whose trace keeps something alive that eager lets die where somebody can see it.
   void require_no_seen_death();
   /// Notes the inputs whose gradient, `requires_grad` or sizes the program sets.

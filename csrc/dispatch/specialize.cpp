@@ -179,8 +179,9 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
       known.sizes.changing = find_changing(*others.back(), arguments, *how.sizes);
     for (int attempts = 0;; ++attempts) {
       if (attempts == kMostAttempts && how.sizes != nullptr) give_symbols_up(known.sizes.changing, *how.sizes);
-      const auto capture_how = attempts < kMostAttempts ? how : without_symbols(how);
-      if (attempts >= kMostAttempts) known.sizes.changing.clear();
+      const bool may_be_symbols = attempts < kMostAttempts && !known.has_plain_numbers;
+      const auto capture_how = may_be_symbols ? how : without_symbols(how);
+      if (!may_be_symbols) known.sizes.changing.clear();
       auto capture = std::make_unique<ProgramCapture>(traced, arguments, capture_how, known);
       TraceOutcome outcome = attempt(*capture, traced, others, options);
       if (capture->is_interrupted()) return outcome;

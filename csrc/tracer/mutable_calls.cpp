@@ -201,7 +201,7 @@ void MutableCall::assign_result(std::size_t position, at::Tensor result) const {
   const ir::ValueId before = trace_impl(target)->state()->value;
   const ir::ValueId made = trace_impl(result)->state()->value;
   recorder.writes.assign(op, target, std::move(result), /*may_resize=*/is_out || has(Fact::kResizes));
-  if (node != nullptr && recorder.level() == Level::kTop) node->note_written(before, made, target);
+  if (node != nullptr && recorder.level() == Level::kTop) node->note_written(op, before, made, target);
   const bool is_overwritten = is_in_question && is_seen && recorder.level() == Level::kTop && !is_out;
   if (is_overwritten && !has(Fact::kDetaches)) overwrite_history(target, std::move(edges));
   if (counts_as_write(op, is_out) || target.is_inference()) return;

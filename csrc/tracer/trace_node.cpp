@@ -45,7 +45,9 @@ void TraceNode::watch(ir::ValueId value, const at::Tensor& tensor) {
   if (!tensor.is_inference()) watched_.push_back({value, ReadMemory(tensor)});
 }
 
-void TraceNode::note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target) {
+void TraceNode::note_written(const c10::OperatorHandle& writer, ir::ValueId before, ir::ValueId made,
+                             const at::Tensor& target) {
+  writer_ = writer;
   // Where the target is another argument too (`x.mul_(x)`), eager saves it as that, without a copy.
   std::size_t reads = 0;
   for (const ir::Argument& argument : symbol_.arguments) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,8 +57,10 @@ class TraceNode final : public torch::autograd::Node {
   /// Watches a tensor for writes: what a backward reads must be what the forward saw.
   void watch(ir::ValueId value, const at::Tensor& tensor);
   /// The operation wrote its result `made` to `target`, whose value was `before`: that one eager keeps a copy of, and
-  /// of the result it watches the target.
-  void note_written(ir::ValueId before, ir::ValueId made, const at::Tensor& target);
+  /// of the result it watches the target. The program has called `writer`.
+  void note_written(const c10::OperatorHandle& writer, ir::ValueId before, ir::ValueId made, const at::Tensor& target);
+  /// The operator that the program has called where that writes to its argument; the symbol has the one that does not.
+  [[nodiscard]] const std::optional<c10::OperatorHandle>& writer() const { return writer_; }
   /// Throws PyTorch's error when the tensor behind the value has been written to since.
   void require_unwritten(ir::ValueId value) const;
   /// Whether any watched tensor has been written to since, in whatever way.
@@ -78,6 +82,7 @@ class TraceNode final : public torch::autograd::Node {
   std::vector<ir::ValueId> inputs_;
   std::vector<ir::ValueId> results_;
   std::vector<Watched> watched_;
+  std::optional<c10::OperatorHandle> writer_;
   bool released_ = false;
 };
 

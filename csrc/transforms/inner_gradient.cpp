@@ -21,6 +21,7 @@
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
 #include "transforms/replay.h"
+#include "transforms/saved_values.h"
 
 namespace thunder::transforms {
 
@@ -259,7 +260,7 @@ bool InnerGradient::reads_written(tracer::TraceNode& node) {
     for (const ir::Argument& argument : symbol.arguments) ir::for_each_value(argument, look_at);
   }
   for (const ir::ValueId gradient : half.gradients) look_at(gradient);
-  return found;
+  return found || saves_written(node, recorder_.trace());
 }
 
 const OperatorReplay::Backward& InnerGradient::backward_for(OperatorReplay& replay,
@@ -371,6 +372,11 @@ std::vector<at::Tensor> InnerGradient::derive(tracer::TraceNode& node, std::vect
   }
   Derivation& derivation = derivation_of(node);
   Half half = copy_backward(node, derivation, cotangent_values);
+  if (node.watches_written() && saves_written(node, recorder_.trace())) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "thunder.jit: a tensor that a backward needs is written to after it was used: eager code raises an "
+                    "error in the backward");
+  }
   Edges edges;
   if (c10::GradMode::is_enabled()) {
     connect_forward(node, derivation);

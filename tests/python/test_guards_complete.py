@@ -604,3 +604,54 @@ def test_attributes_of_a_thread_local_are_those_of_the_calling_thread(kind: str)
         return [*seen, WithDefault.made]
 
     assert run(compile_it=True) == run(compile_it=False)
+
+
+@pytest.mark.parametrize("compile_it", [True, False], ids=["compiled", "eager"])
+def test_setattr_of_a_class_in_c_goes_where_it_does_in_eager(*, compile_it: bool) -> None:
+    class Meta(type):
+        pass
+
+    class Made(metaclass=Meta):
+        pass
+
+    class Plain:
+        pass
+
+    class Written(threading.local):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, (value, 1))
+
+    local, written, plain = threading.local(), Written(), Plain()
+
+    def attempt(setter: Any, *arguments: Any) -> str:
+        try:
+            return str(setter(*arguments))
+        except (TypeError, AttributeError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    def f(x: torch.Tensor) -> Any:
+        local.__setattr__("a", x * 2)
+        local.__setattr__("b", x)
+        local.__delattr__("b")
+        written.c = x
+        object.__setattr__(plain, "d", x * 3)
+        seen = [
+            attempt(object.__setattr__, local, "a", 1),
+            attempt(object.__setattr__, Made, "a", 1),
+            attempt(object.__delattr__, local, "a"),
+        ]
+        return local.a + 1, hasattr(local, "b"), written.c, seen
+
+    called = thunder.jit(f) if compile_it else f
+    for factor in (1.0, 2.0):
+        result, has_b, held, seen = called(X * factor)
+        expected = [X * factor * 2 + 1, X * factor * 2, X * factor, X * factor * 3]
+        torch.testing.assert_close([result, local.a, held[0], plain.d], expected)
+        assert not has_b
+        assert held[1] == 1
+        assert seen == [
+            "TypeError: can't apply this __setattr__ to _thread._local object",
+            "TypeError: can't apply this __setattr__ to Meta object",
+            "TypeError: can't apply this __delattr__ to _thread._local object",
+        ]
+    assert not hasattr(Made, "a")

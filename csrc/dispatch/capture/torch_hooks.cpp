@@ -269,8 +269,14 @@ bool TorchHooks::takes_sizes(PyObject* function) const {
   return is_torch_function(function, interpreter::native_call({function, nullptr, 0, nullptr}));
 }
 
+PyObject* TorchHooks::plain_number(PyObject* object) {
+  if (is_size_number(object)) return look_at_size(object);
+  if (is_traced_number(object)) return look_at(object);
+  return !PyTuple_Check(object) || look_inside(object) ? Py_NewRef(object) : nullptr;
+}
+
 void TorchHooks::need_number(PyObject* lifted) {
-  const py::Ref number = py::Ref::steal(is_size_number(lifted) ? look_at_size(lifted) : look_at(lifted));
+  const py::Ref number = py::Ref::steal(plain_number(lifted));
   if (!number) PyErr_Clear();
 }
 

@@ -57,6 +57,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   bool numbers_change(PyObject* sequence, const std::string& path) override;
   bool function_changes(PyObject* function, const std::string& path) override;
   [[nodiscard]] bool takes_sizes(PyObject* function) const override;
+  PyObject* plain_number(PyObject* object) override;
   void need_number(PyObject* lifted) override;
   PyObject* length(PyObject* object) override;
   PyObject* get_item(PyObject* owner, PyObject* key) override;

@@ -272,7 +272,8 @@ namespace {
 PyObject* call_in_place_of(PyObject* called, PyObject* callable, const NativeCall& call,
                            const std::vector<py::Ref>& arguments) {
   std::vector<PyObject*> values{nullptr};
-  const bool is_unbound = call.self != nullptr && Py_TYPE(callable) == &PyMethodDescr_Type;
+  const bool is_descriptor = Py_TYPE(callable) == &PyMethodDescr_Type || Py_TYPE(callable) == &PyWrapperDescr_Type;
+  const bool is_unbound = call.self != nullptr && is_descriptor;
   if (is_unbound) values.push_back(call.self);
   for (const py::Ref& argument : arguments) values.push_back(argument.get());
   const std::size_t count = call.count + (is_unbound ? 1 : 0);

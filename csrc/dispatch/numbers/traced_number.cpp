@@ -89,7 +89,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
 }
 
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
-  if (number.value.isBoolean() || number.value.isComplex()) {
+  if (number.value.isBoolean() || number.value.isComplex() || trace->are_plain) {
     try {
       tracer::FollowedData(*trace->recorder).observe(number);
     } catch (...) {
@@ -97,6 +97,7 @@ PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::N
       return nullptr;
     }
     if (number.value.isBoolean()) return PyBool_FromLong(number.value.toBool() ? 1 : 0);
+    if (!number.value.isComplex()) return to_python(number.value).release();
     const auto value = number.value.toComplexDouble();
     return PyComplex_FromDoubles(value.real(), value.imag());
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "dispatch/python/source_files.h"
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/python/python_ref.h"
+#include "interpreter/python/slots.h"
 #include "ir/location.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
@@ -107,6 +109,12 @@ py::Ref take_error() {
   return py::Ref::steal(value);
 }
 
+void restore_error(py::Ref error) {
+  PyObject* type = Py_NewRef(PyExceptionInstance_Class(error.get()));
+  PyObject* traceback = PyException_GetTraceback(error.get());
+  PyErr_Restore(type, error.release(), traceback);
+}
+
 void note_caught_refusal(PyObject* exception) {
   const interpreter::NativeScope native;
   const std::string text = text_of(exception);
@@ -133,6 +141,12 @@ bool is_pending_from_statement() {
   return is_raise;
 }
 
+bool names_traced_number(PyObject* exception) {
+  const interpreter::NativeScope native;
+  const bool is_of_python = interpreter::is_python_class(Py_TYPE(exception));  // its `__str__` may be the program's
+  return !is_of_python && text_of(exception).find("thunder._C.Traced") != std::string::npos;
+}
+
 void release_frames_of_pending() {
   const interpreter::NativeScope native;
   py::Ref pending = take_error();
@@ -148,9 +162,7 @@ void release_frames_of_pending() {
     chain.push_back(next);
     next = py::Ref::steal(PyException_GetContext(chain.back().get()));
   }
-  PyObject* type = Py_NewRef(PyExceptionInstance_Class(pending.get()));
-  PyObject* traceback = PyException_GetTraceback(pending.get());
-  PyErr_Restore(type, pending.release(), traceback);
+  restore_error(std::move(pending));
 }
 
 std::string describe_error(py::Borrowed error, const ir::SourceLocation& location,

@@ -46,11 +46,17 @@ void warn_in_python(const std::string& text);
 
 /// The pending exception, which is pending no longer; null without one.
 [[nodiscard]] py::Ref take_error();
+/// Makes an exception the pending one again.
+void restore_error(py::Ref error);
 /// Has the trace end in failure where the program catches an error of thunder's own, which eager code does not raise.
 void note_caught_refusal(PyObject* exception);
 
 /// Whether a `raise` statement raised the pending exception, and not code in C or the handler of a signal.
 [[nodiscard]] bool is_pending_from_statement();
+/// Whether an exception of CPython's own speaks of the classes of numbers of a trace, which eager code knows nothing
+/// of.
+[[nodiscard]] bool names_traced_number(PyObject* exception);
+
 /// Clears the frames that the pending exception, and those that it came after, went through: what their variables hold
 /// is released now, not when the exception is.
 void release_frames_of_pending();

@@ -104,7 +104,7 @@ bool unwind_to_handler(Frame* frame, const CodeData& data, int offset, PyObject*
     case Step::kNext:        \
       THUNDER_DISPATCH();    \
     case Step::kError:       \
-      goto error;            \
+      goto failed;           \
     case Step::kUnwind:      \
       goto unwind;           \
     case Step::kCall:        \
@@ -163,6 +163,8 @@ pending:
   if (handle_pending(tstate) < 0) goto error;
   THUNDER_DISPATCH();
 
+failed:
+  if constexpr (kObserved) m.observer->notice_failure();
 error:
   m.keyword_names = nullptr;
   add_traceback(m.frame);
@@ -263,11 +265,12 @@ bool has_defaults(PyObject* function) {
 }
 
 /// Tells the observer about a frame that C code or a generator's resumption entered, and asks how its code is treated.
-/// False with an exception set.
-bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
+/// `is_ours`: the observer has made the call itself. False with an exception set.
+bool announce_frame(Context& context, Frame* frame, Treatment& treatment, bool& is_ours) {
   PyObject* function = reinterpret_cast<PyObject*>(function_of(frame));
   if (context.announced == function) {
     context.announced = nullptr;
+    is_ours = true;
     return !has_defaults(function) || observed_arguments(*context.observer, frame->localsplus, code_of(frame));
   }
   if (frame->owner != FRAME_OWNED_BY_GENERATOR) {
@@ -288,8 +291,9 @@ bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
 PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
   Context& context = *current_context;
   Treatment treatment{};
+  bool is_ours = false;
   try {
-    if (!announce_frame(context, frame, treatment)) return refuse_frame(tstate, frame);
+    if (!announce_frame(context, frame, treatment, is_ours)) return refuse_frame(tstate, frame);
   } catch (...) {
     context.observer->translate_exception();
     return refuse_frame(tstate, frame);
@@ -299,10 +303,23 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
     return evaluate_natively(tstate, frame, throwing);
   }
   if (makes_generator(frame)) return make_generator(tstate, frame);
-  return run<true>(tstate, frame, throwing);
+  if (is_ours) return run<true>(tstate, frame, throwing);
+  const py::Ref function = py::Ref::share(reinterpret_cast<PyObject*>(function_of(frame)));
+  const py::Ref self = py::Ref::share(code_of(frame)->co_argcount > 0 ? frame->localsplus[0] : nullptr);
+  PyObject* result = run<true>(tstate, frame, throwing);
+  return result == nullptr ? nullptr : context.observer->return_to_c(function.get(), self.get(), result);
 }
 
 }  // namespace
+
+const void* current_instruction() {
+#if PY_VERSION_HEX >= 0x030d0000
+  const Frame* frame = PyThreadState_Get()->current_frame;
+#else
+  const Frame* frame = PyThreadState_Get()->cframe->current_frame;
+#endif
+  return frame == nullptr ? nullptr : frame->THUNDER_FRAME_INSTRUCTION;
+}
 
 PyObject* generator_of(Frame* frame) {
   return frame->owner == FRAME_OWNED_BY_GENERATOR ? reinterpret_cast<PyObject*>(_PyFrame_GetGenerator(frame)) : nullptr;

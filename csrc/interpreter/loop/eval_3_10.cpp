@@ -89,7 +89,7 @@ bool may_interrupt(const Instruction* pc) {
       THUNDER_DISPATCH();    \
     case Step::kCall:        \
     case Step::kError:       \
-      goto error;            \
+      goto failed;           \
     case Step::kUnwind:      \
       goto unwind;           \
     case Step::kReturn:      \
@@ -156,6 +156,8 @@ pending:
   if (may_interrupt(m.pc) && handle_pending(tstate) < 0) goto error;
   THUNDER_DISPATCH();
 
+failed:
+  if constexpr (kObserved) m.observer->notice_failure();
 error:
   m.keyword_names = nullptr;
   add_traceback(frame);
@@ -189,12 +191,13 @@ leave:
 }
 
 /// Tells the observer about a frame that C code, a call or a generator's resumption entered, and asks how its code is
-/// treated. False with an exception set.
-bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
+/// treated. `is_ours`: the observer has made the call itself. False with an exception set.
+bool announce_frame(Context& context, Frame* frame, Treatment& treatment, bool& is_ours) {
   if (context.announced != nullptr &&
       PyFunction_GET_CODE(context.announced) == reinterpret_cast<PyObject*>(frame->f_code)) {
     const auto* function = reinterpret_cast<PyFunctionObject*>(context.announced);
     context.announced = nullptr;
+    is_ours = true;
     const bool has_defaults = function->func_defaults != nullptr || function->func_kwdefaults != nullptr;
     return !has_defaults || observed_arguments(*context.observer, frame->f_localsplus, frame->f_code);
   }
@@ -216,8 +219,9 @@ bool announce_frame(Context& context, Frame* frame, Treatment& treatment) {
 PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
   Context& context = *current_context;
   Treatment treatment{};
+  bool is_ours = false;
   try {
-    if (!announce_frame(context, frame, treatment)) return nullptr;
+    if (!announce_frame(context, frame, treatment, is_ours)) return nullptr;
   } catch (...) {
     context.observer->translate_exception();
     return nullptr;
@@ -226,10 +230,18 @@ PyObject* evaluate_observed(PyThreadState* tstate, Frame* frame, int throwing) {
     const NativeFunctionScope native(treatment);
     return evaluate_natively(tstate, frame, throwing);
   }
-  return run<true>(tstate, frame, throwing);
+  if (is_ours) return run<true>(tstate, frame, throwing);
+  const py::Ref self = py::Ref::share(frame->f_code->co_argcount > 0 ? frame->f_localsplus[0] : nullptr);
+  PyObject* result = run<true>(tstate, frame, throwing);
+  return result == nullptr ? nullptr : context.observer->return_to_c(nullptr, self.get(), result);
 }
 
 }  // namespace
+
+const void* current_instruction() {
+  const Frame* frame = PyThreadState_Get()->frame;
+  return frame == nullptr ? nullptr : PyBytes_AS_STRING(frame->f_code->co_code) + 2 * frame->f_lasti;
+}
 
 PyObject* generator_of(Frame* frame) { return frame->f_gen; }
 

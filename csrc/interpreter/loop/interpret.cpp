@@ -2,8 +2,6 @@
 
 #include "interpreter/loop/interpret.h"
 
-#include <algorithm>
-#include <array>
 #include <unordered_map>
 #include <utility>
 
@@ -74,51 +72,10 @@ PyObject* evaluate_below_native(PyThreadState* tstate, Frame* frame, int throwin
   return evaluate_natively(tstate, frame, throwing);
 }
 
-/// A function that code in C has called, as a method of its first argument, for what may have to be a number of Python.
-class CalledByC {
- public:
-  CalledByC(const Context& context, Frame* frame) {
-    PyCodeObject* code = code_of(frame);
-    if (context.observer == nullptr || context.announced != nullptr || code->co_argcount == 0) return;
-#if PY_VERSION_HEX >= 0x030b0000
-    PyObject* self = frame->localsplus[0];
-#else
-    PyObject* self = frame->f_localsplus[0];
-#endif
-    if (self == nullptr) return;
-    observer_ = context.observer;
-    code_ = py::Ref::share(reinterpret_cast<PyObject*>(code));
-    class_ = py::Ref::share(reinterpret_cast<PyObject*>(Py_TYPE(self)));
-  }
-
-  /// The result that C gets (new reference) for that of the function (stolen); null stays null.
-  [[nodiscard]] PyObject* result(PyObject* made) const {
-    if (observer_ == nullptr || made == nullptr || PyLong_CheckExact(made) || PyFloat_CheckExact(made)) return made;
-    return is_conversion() ? observer_->plain_number(made) : made;
-  }
-
- private:
-  [[nodiscard]] bool is_conversion() const {
-    static const std::array<PyObject*, 5> names = [] {
-      const auto intern = [](const char* name) { return PyUnicode_InternFromString(name); };
-      return std::array{intern("__float__"), intern("__int__"), intern("__index__"), intern("__complex__"),
-                        intern("__hash__")};
-    }();
-    return std::ranges::any_of(names, [this](PyObject* name) {
-      PyObject* method = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(class_.get()), name);
-      return method != nullptr && PyFunction_Check(method) && PyFunction_GET_CODE(method) == code_.get();
-    });
-  }
-
-  Observer* observer_ = nullptr;
-  py::Ref code_, class_;
-};
-
 PyObject* evaluate(PyThreadState* tstate, Frame* frame, int throwing) {
   if (current_context != nullptr) [[likely]] {
     const bool is_native = current_context->outer != nullptr;
-    const CalledByC called(is_native ? *current_context->outer : *current_context, frame);
-    return called.result((is_native ? evaluate_below_native : evaluate_frame)(tstate, frame, throwing));
+    return (is_native ? evaluate_below_native : evaluate_frame)(tstate, frame, throwing);
   }
   const auto& generators = adopted_generators();
   if (!generators.empty()) {

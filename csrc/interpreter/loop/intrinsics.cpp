@@ -27,6 +27,12 @@ bool check_name(PyObject* name, const char* function) {
   return false;
 }
 
+/// The call as it stands, without an event: a view reads nothing by itself, iterating over it does.
+PyObject* do_silently(const IntrinsicCall& call) {
+  const std::size_t skipped = call.is_bound ? 1 : 0;
+  return PyObject_Vectorcall(call.callable, call.arguments + skipped, call.count - skipped, nullptr);
+}
+
 PyObject* do_getattr(const IntrinsicCall& call) {
   if (!PyUnicode_Check(call.arguments[1])) {
     PyErr_Format(PyExc_TypeError, "attribute name must be string, not '%.200s'", Py_TYPE(call.arguments[1])->tp_name);
@@ -48,14 +54,20 @@ PyObject* do_hasattr(const IntrinsicCall& call) {
   return boolean(value ? 1 : 0);
 }
 
+/// Whether a name is no string, which CPython refuses.
+bool has_bad_name(const IntrinsicCall& call) { return PyUnicode_Check(call.arguments[1]) == 0; }
+
 PyObject* do_setattr(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
 }
 PyObject* do_delattr(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return none_if(observed_set_attribute(observer_of(call), call.arguments[0], call.arguments[1], nullptr));
 }
 
 PyObject* do_object_getattribute(const IntrinsicCall& call) {
+  if (has_bad_name(call)) return do_silently(call);
   return observed_generic_get(observer_of(call), call.arguments[0], call.arguments[1]);
 }
 /// `type.__getattribute__(cls, name)`, past a `__getattribute__` of a metaclass.
@@ -71,12 +83,35 @@ PyObject* do_type_getattribute(const IntrinsicCall& call) {
   return nullptr;
 }
 
-PyObject* do_object_setattr(const IntrinsicCall& call) {
-  return none_if(observed_generic_set(observer_of(call), call.arguments[0], call.arguments[1], call.arguments[2]));
+/// The function in C by which objects of a class have their attributes set, past a `__setattr__` in Python.
+setattrofunc native_setter(PyTypeObject* type) {
+  while (is_python_class(type)) type = type->tp_base;
+  return type->tp_setattro;
 }
-PyObject* do_object_delattr(const IntrinsicCall& call) {
-  return none_if(observed_generic_set(observer_of(call), call.arguments[0], call.arguments[1], nullptr));
+
+/// The function in C of a slot's method, bound or not.
+const void* function_of_slot(PyObject* callable) {
+  const MethodWrapper* wrapper = method_wrapper(callable);
+  return wrapper != nullptr ? wrapper->descriptor->d_wrapped
+                            : reinterpret_cast<PyWrapperDescrObject*>(callable)->d_wrapped;
 }
+
+/// `object.__setattr__(owner, name, value)`, or that of another class: CPython refuses it for objects whose attributes
+/// are set by another function in C.
+PyObject* set_past_python(const IntrinsicCall& call, PyObject* value) {
+  PyObject *owner = call.arguments[0], *name = call.arguments[1];
+  const setattrofunc setter = native_setter(Py_TYPE(owner));
+  if (has_bad_name(call)) return do_silently(call);
+  const bool is_refused = function_of_slot(call.callable) != reinterpret_cast<const void*>(setter);
+  if (!is_refused && setter == PyObject_GenericSetAttr) {
+    return none_if(observed_generic_set(observer_of(call), owner, name, value));
+  }
+  const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
+  if (!is_refused && !observer_of(call).before_write(owner, kind, name)) return nullptr;
+  return do_silently(call);
+}
+PyObject* do_object_setattr(const IntrinsicCall& call) { return set_past_python(call, call.arguments[2]); }
+PyObject* do_object_delattr(const IntrinsicCall& call) { return set_past_python(call, nullptr); }
 
 PyObject* do_len(const IntrinsicCall& call) {
   if (!observed_examine(observer_of(call), call.arguments[0], Aspect::kLength)) return nullptr;
@@ -179,12 +214,6 @@ PyObject* do_dict_contains(const IntrinsicCall& call) {
   }
   if (!observer_of(call).examine_presence(call.arguments[0], call.arguments[1])) return nullptr;
   return boolean(PyDict_Contains(call.arguments[0], call.arguments[1]));
-}
-
-/// The call as it stands, without an event: a view reads nothing by itself, iterating over it does.
-PyObject* do_silently(const IntrinsicCall& call) {
-  const std::size_t skipped = call.is_bound ? 1 : 0;
-  return PyObject_Vectorcall(call.callable, call.arguments + skipped, call.count - skipped, nullptr);
 }
 
 /// As if there were no row.

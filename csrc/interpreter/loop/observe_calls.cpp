@@ -36,6 +36,22 @@ PyObject* call_with_self(Context& context, const Call& call, PyObject* function,
   return call_observed(context, {function, arguments.data(), call.count + 1, call.names});
 }
 
+/// The number itself for the first argument of an unbound method in C, `float.hex(number)`, where that stands for one:
+/// the method takes numbers alone. Null, with or without an exception: the call is another one.
+py::Ref number_as_self(Observer& observer, const Call& call) {
+  const PyTypeObject* type = Py_TYPE(call.callable);
+  const bool is_unbound = (type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type) && call.count > 0;
+  if (!is_unbound || !observer.stands_for_number(call.arguments[0])) return nullptr;
+  return py::Ref::steal(observer.plain_number(call.arguments[0]));
+}
+
+/// The call with another first argument.
+PyObject* call_with_first(Context& context, const Call& call, PyObject* first) {
+  std::vector<PyObject*> arguments(call.arguments, call.arguments + call.total());
+  arguments[0] = first;
+  return call_observed(context, {call.callable, arguments.data(), call.count, call.names});
+}
+
 PyObject* call_function(Context& context, const Call& call) {
   PyObject* result = nullptr;
   auto* arguments = const_cast<PyObject**>(call.arguments);
@@ -145,6 +161,8 @@ PyObject* call_observed(Context& context, const Call& call) {
   if (Py_TYPE(callable) == &PyMethod_Type)
     return call_with_self(context, call, PyMethod_GET_FUNCTION(callable), PyMethod_GET_SELF(callable));
   if (is_partial(callable)) return call_partial(context, call);
+  if (py::Ref number = number_as_self(*context.observer, call)) return call_with_first(context, call, number.get());
+  if (PyErr_Occurred() != nullptr) return nullptr;
   PyObject* self = nullptr;
   const IntrinsicRow* row = call.names == nullptr ? find_intrinsic(callable, &self) : nullptr;
   if (row != nullptr) {

@@ -118,9 +118,15 @@ class Observer {
   virtual PyObject* operand(PyObject* value, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(value); }
   /// Whether it is a number in the place of which `operand` may give another object.
   [[nodiscard]] virtual bool is_number(PyObject* /*object*/) const { return false; }
-  /// The result that code in C gets of a special method, such as `__float__`, which gave `value` (stolen): C takes
-  /// numbers of Python alone.
-  virtual PyObject* plain_number(PyObject* value) { return value; }
+  /// Whether this stands for a number that is another one in other calls. Code in C may not take it for one.
+  [[nodiscard]] virtual bool stands_for_number(PyObject* /*object*/) const { return false; }
+  /// The number itself for an object that stands for one, else the object (new reference).
+  virtual PyObject* plain_number(PyObject* object) { return Py_NewRef(object); }
+  /// Returns what code in C gets for `value` (stolen), which a function in Python that it has called returned or
+  /// yielded. `self` is the function's first argument; both may be null.
+  virtual PyObject* return_to_c(PyObject* /*function*/, PyObject* /*self*/, PyObject* value) { return value; }
+  /// An instruction whose work is done in C failed, with the pending exception.
+  virtual void notice_failure() {}
   /// The object that code in C gets for `value`, when it may look into it as deep as it likes. References as for
   /// `operand`.
   virtual PyObject* given(PyObject* value) { return Py_NewRef(value); }

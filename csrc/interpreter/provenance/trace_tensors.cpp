@@ -61,14 +61,22 @@ bool TraceTensors::looks_into_operands(py::Borrowed object) const {
   return state_.hooks.is_traced(object) || PyObject_CheckBuffer(object) != 0 || !is_python_class(Py_TYPE(object));
 }
 
+/// Whether the operators of an object that looks into operands know numbers alone, and not what stands for them.
+bool TraceTensors::takes_plain_numbers(py::Borrowed object) const {
+  const TensorHooks& hooks = state_.hooks;
+  return !hooks.is_traced(object) && !hooks.is_size(object) && !hooks.is_real_tensor(object);
+}
+
 PyObject* TraceTensors::operand(PyObject* value, PyObject* other, bool is_key) {
   if (is_key && (PyDict_Check(other) || PyAnySet_Check(other)) && state_.provenance.find(other) != nullptr) {
     // Keys of containers from outside are the tensors themselves, not their trace tensors.
     PyObject* real = state_.hooks.is_traced(value) ? state_.hooks.original(value) : nullptr;
     if (real != nullptr) return real;
   }
-  const py::Ref seen = py::Ref::steal(looks_into_operands(other) ? given(value) : Py_NewRef(value));
+  const bool is_looked_at = looks_into_operands(other);
+  const py::Ref seen = py::Ref::steal(is_looked_at ? given(value) : Py_NewRef(value));
   if (!seen) return nullptr;
+  if (is_looked_at && !is_key && takes_plain_numbers(other)) return state_.hooks.plain_number(seen.get());
   const bool concerns_numbers =
       state_.hooks.is_number(value) ||
       (is_key ? state_.hooks.is_traced(other) : state_.hooks.is_size(value) && PyObject_CheckBuffer(other) != 0);

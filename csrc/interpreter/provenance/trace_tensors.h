@@ -33,6 +33,7 @@ class TraceTensors {
   [[nodiscard]] bool is_frame_of_caller(py::Borrowed value) const;
   /// Whether operators of `object` look into the other operand.
   [[nodiscard]] bool looks_into_operands(py::Borrowed object) const;
+  [[nodiscard]] bool takes_plain_numbers(py::Borrowed object) const;
   [[nodiscard]] Node* dict_behind(py::Borrowed traced);
 
   TrackerState& state_;

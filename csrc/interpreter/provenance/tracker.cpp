@@ -2,8 +2,11 @@
 
 #include "interpreter/provenance/tracker.h"
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
+#include "interpreter/loop/eval.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/dict_view.h"
@@ -279,10 +282,46 @@ PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std:
   return made;
 }
 
-PyObject* Tracker::plain_number(PyObject* value) {
-  if (!state_.hooks.is_number(value) && !state_.hooks.is_size(value)) return value;
-  const py::Ref owned = py::Ref::steal(value);
-  return PyIndex_Check(value) ? PyNumber_Index(value) : PyNumber_Float(value);
+namespace {
+
+/// Whether `function` is a special method of `self` whose result CPython takes only as an object of the very class, or
+/// of a number's size.
+bool is_checked_method(py::Borrowed function, py::Borrowed self) {
+  static const std::array names = [] {
+    constexpr std::array kNames{"__float__", "__int__",    "__index__",       "__complex__", "__bool__",
+                                "__len__",   "__hash__",   "__length_hint__", "__sizeof__",  "__str__",
+                                "__repr__",  "__format__", "__bytes__",       "__dir__",     "__fspath__"};
+    std::array<PyObject*, kNames.size()> found{};
+    std::ranges::transform(kNames, found.begin(), PyUnicode_InternFromString);
+    return found;
+  }();
+  return std::ranges::any_of(names, [&](PyObject* name) { return _PyType_Lookup(Py_TYPE(self), name) == function; });
+}
+
+}  // namespace
+
+PyObject* Tracker::return_to_c(PyObject* function, PyObject* self, PyObject* value) {
+  if (!stands_for_number(value)) return value;
+  if (function == nullptr || self == nullptr || !is_checked_method(function, self)) {
+    number_takers_.insert(current_instruction());
+    return value;
+  }
+  const py::Ref number = py::Ref::steal(value);
+  return plain_number(value);
+}
+
+void Tracker::note_numbers(const VectorCall& call) {
+  const auto is_one = [this](PyObject* argument) { return stands_for_number(argument); };
+  if (std::ranges::any_of(call.all(), is_one)) number_takers_.insert(current_instruction());
+}
+
+// Code in C that checks for a number's very class refuses what stands for a number.
+void Tracker::notice_failure() {
+  if (number_takers_.empty() || !number_takers_.contains(current_instruction())) return;
+  const bool may_follow = PyErr_ExceptionMatches(PyExc_TypeError) != 0 ||
+                          PyErr_ExceptionMatches(PyExc_ValueError) != 0 ||
+                          PyErr_ExceptionMatches(PyExc_SystemError) != 0;
+  if (may_follow && state_.options.refuse_numbers) state_.options.refuse_numbers();
 }
 
 Treatment Tracker::treatment(PyCodeObject* code) {

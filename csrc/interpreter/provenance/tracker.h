@@ -2,6 +2,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -66,13 +67,20 @@ class Tracker final : public Observer {
   PyObject* operand(PyObject* value, PyObject* other, bool is_key) override {
     return tensors_.operand(value, other, is_key);
   }
-  PyObject* plain_number(PyObject* value) override;
+  [[nodiscard]] bool stands_for_number(PyObject* object) const override {
+    return state_.hooks.is_number(object) || state_.hooks.is_size(object);
+  }
+  PyObject* plain_number(PyObject* object) override { return state_.hooks.plain_number(object); }
+  PyObject* return_to_c(PyObject* function, PyObject* self, PyObject* value) override;
+  void notice_failure() override;
   PyObject* given(PyObject* value) override { return tensors_.given(value); }
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override {
     const std::uint64_t writes = state_.journal.write_count();
-    const int status = calls_.before({callable, arguments, count, names}, result);
+    const VectorCall call{callable, arguments, count, names};
+    const int status = calls_.before(call, result);
+    if (status == 0) note_numbers(call);
     return status == 0 && !may_have_written(writes) ? -1 : status;
   }
   PyObject* after_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
@@ -98,6 +106,8 @@ class Tracker final : public Observer {
  private:
   /// After a write, if there were more than `writes` of them by then: refuses those of methods that guards call, too.
   [[nodiscard]] bool may_have_written(std::uint64_t writes) const;
+  /// A call of code in C goes on as it stands.
+  void note_numbers(const VectorCall& call);
 
   TrackerState state_;
   PartReads parts_{state_};
@@ -106,6 +116,7 @@ class Tracker final : public Observer {
   Writes writes_{state_, reads_, tensors_};
   NativeCalls calls_{state_, reads_, tensors_, writes_};
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
+  std::unordered_set<const void*> number_takers_;  ///< instructions whose code in C got what stands for a number
   py::Ref interruption_;
   std::vector<py::Ref> made_;  ///< weak references to objects of the program that have a `__del__`
 };

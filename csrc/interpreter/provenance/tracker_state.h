@@ -42,6 +42,9 @@ struct TrackerOptions {
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> convert;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
+  /// Code in C has raised the pending exception, and was given an object that stands for a number (see
+  /// `Observer::stands_for_number`).
+  std::function<void()> refuse_numbers;
   /// `Observer::notice_handler`.
   std::function<void(PyObject* exception)> notice_handler;
 };

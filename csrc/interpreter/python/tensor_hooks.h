@@ -59,6 +59,9 @@ class TensorHooks {
   /// The operand that an operator in C gets for a number whose other operand is `other`. `is_key`: `number` is an index
   /// into `other`, and may be a container of numbers.
   virtual PyObject* operand(PyObject* number, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(number); }
+  /// The number itself for an object that stands for one (`is_number`, `is_size`), else the object; numbers that stand
+  /// in a tuple are replaced there.
+  virtual PyObject* plain_number(PyObject* object) { return Py_NewRef(object); }
   /// Returns what the program sees for a value that code in C gave (stolen), which may tell sizes of tensors of the
   /// trace.
   virtual PyObject* present_sizes(PyObject* value) { return value; }
