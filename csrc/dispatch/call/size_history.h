@@ -75,7 +75,7 @@ class SizeHistory {
  private:
   struct Pin {
     std::string line;
-    int weight = 0;  ///< of the times that it was pinned
+    int weight = 0;  ///< grows each time that it is pinned
     [[nodiscard]] bool is_final() const { return weight >= kFinal; }
   };
   static constexpr int kFinal = 6;

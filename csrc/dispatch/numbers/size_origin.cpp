@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bridge/number.h"
-#include "dispatch/numbers/number_arguments.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_object.h"
 #include "dispatch/python/python_tensor.h"
@@ -41,8 +40,9 @@ std::map<ir::ValueId, py::Ref>& sizes_in_tensors() {
 
 /// The value of a tensor that may hold a size; `kNoValue`: it holds something else.
 ir::ValueId value_for_size(PyObject* object) {
-  if (!current_trace() || current_trace()->recorder == nullptr || !is_traced_tensor(object)) return ir::kNoValue;
+  if (!current_trace() || current_trace()->recorder == nullptr || !is_tensor(object)) return ir::kNoValue;
   const at::Tensor& tensor = unpack_tensor(object);
+  if (!tracer::is_trace_tensor(tensor)) return ir::kNoValue;
   tracer::Recorder& recorder = *current_trace()->recorder;
   const tracer::TraceTensorImpl* impl = tracer::trace_impl(tensor);
   if (impl->state()->recorder != &recorder || tensor.scalar_type() != at::kLong || tensor.dim() != 0) {

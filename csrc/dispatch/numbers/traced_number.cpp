@@ -9,7 +9,7 @@
 
 #include "bridge/number.h"
 #include "dispatch/numbers/number_object.h"
-#include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/followed_data.h"
@@ -165,13 +165,11 @@ PyObject* as_size(PyObject* object) {
   if (is_size.get() != Py_True) return nullptr;
   const py::Ref number = py::Ref::steal(tensor_of_number(object));
   if (!number || !is_tensor(number.get())) return nullptr;
-  const py::Ref sized = py::Ref::steal(or_python_error([&] {
+  PyObject* size = or_python_error([&] {
     static const auto kOperator =
         c10::Dispatcher::singleton().findSchemaOrThrow("thunder::sized_by", "").typed<at::Tensor(const at::Tensor&)>();
-    return wrap_tensor(kOperator.call(unpack_tensor(number.get())));
-  }));
-  PyObject* size = sized ? PyObject_CallMethod(sized.get(), "size", "i", 0) : nullptr;
-  size = size == nullptr ? nullptr : present_sizes(size);
+    return make_size_number(kOperator.call(unpack_tensor(number.get())).sym_size(0));
+  });
   // As a plain int it is checked where the tensor is made.
   traced.looked_at = size != nullptr && PyLong_CheckExact(size);
   traced.size = Py_XNewRef(size);

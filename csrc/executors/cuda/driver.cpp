@@ -36,6 +36,7 @@ Driver load_driver() {
   bind(driver.push_context, "cuCtxPushCurrent_v2");
   bind(driver.pop_context, "cuCtxPopCurrent_v2");
   bind(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  bind(driver.is_capturing, "cuStreamIsCapturing");
   bind(driver.load_module, "cuModuleLoadData");
   bind(driver.unload_module, "cuModuleUnload");
   bind(driver.function, "cuModuleGetFunction");

@@ -41,6 +41,7 @@ struct Driver {
   Result (*push_context)(Handle context) = nullptr;
   Result (*pop_context)(Handle* context) = nullptr;
   Result (*exchange_capture_mode)(int* mode) = nullptr;
+  Result (*is_capturing)(Handle stream, int* status) = nullptr;
   Result (*load_module)(Handle* module, const void* image) = nullptr;
   Result (*unload_module)(Handle module) = nullptr;
   Result (*function)(Handle* function, Handle module, const char* name) = nullptr;

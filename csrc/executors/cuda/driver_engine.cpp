@@ -50,6 +50,15 @@ bool overlaps_kernels(at::Device device) {
   return major >= kLeastCapability;
 }
 
+/// Whether what is won by overlapping is more than what such a launch costs the processor (3 µs on an H200's host):
+/// only kernels of many threads keep a GPU busy for longer than their launches take, and a graph is launched as one.
+bool is_worth_overlapping(const Driver& driver, const Launch& launch, const c10::Stream& stream) {
+  constexpr std::int64_t kLeastThreads = INT64_C(1) << 18U;
+  if (launch.grid * launch.threads >= kLeastThreads) return true;
+  int status = 0;
+  return driver.is_capturing(stream.native_handle(), &status) == 0 && status != 0;
+}
+
 /// Launches a kernel that may begin while the one before it in the stream ends.
 Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function, unsigned grid, unsigned threads,
                                   const c10::Stream& stream, void** arguments) {
@@ -156,7 +165,7 @@ class DriverEngine : public Engine {
     const auto threads = static_cast<unsigned>(launch.threads);
     const auto grid = static_cast<unsigned>(launch.grid);
     const Driver::Result result =
-        driver.launch_with != nullptr && overlaps_kernels(device)
+        driver.launch_with != nullptr && overlaps_kernels(device) && is_worth_overlapping(driver, launch, stream)
             ? launch_overlapping(driver, function, grid, threads, stream, arguments)
             : driver.launch(function, grid, 1, 1, threads, 1, 1, 0, stream.native_handle(), arguments, nullptr);
     if (result != 0) {

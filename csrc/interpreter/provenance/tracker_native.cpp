@@ -1,3 +1,5 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/provenance/tracker_native.h"
 
 #include <algorithm>
