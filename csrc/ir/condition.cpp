@@ -65,6 +65,11 @@ class Conjunction {
 
 }  // namespace
 
+void add_symbols(const Condition& condition, std::vector<std::uint32_t>& symbols) {
+  add_symbols(condition.left, symbols);
+  add_symbols(condition.right, symbols);
+}
+
 bool holds(const Condition& condition, SymbolValues symbols) try {
   const std::int64_t left = evaluate(condition.left, symbols);
   const std::int64_t right = evaluate(condition.right, symbols);

@@ -27,6 +27,8 @@ struct Condition {
 };
 
 [[nodiscard]] bool holds(const Condition& condition, SymbolValues symbols);
+/// Adds the symbols of both sides, as `add_symbols` of a dimension does.
+void add_symbols(const Condition& condition, std::vector<std::uint32_t>& symbols);
 /// As Python: `s0 % 4 == 0`.
 [[nodiscard]] std::string to_string(const Condition& condition);
 /// The dimension where the condition holds, in fewer words: `min(s0, 64)` is 64 or `s0`. Of two equal dimensions the

@@ -98,8 +98,7 @@ void ProgramPrinter::write_header() {
 void ProgramPrinter::write_conditions(std::optional<std::size_t> check) {
   for (const Condition& condition : trace_.conditions) {
     std::vector<std::uint32_t> symbols;
-    add_symbols(condition.left, symbols);
-    add_symbols(condition.right, symbols);
+    add_symbols(condition, symbols);
     std::optional<std::size_t> last;
     for (const FoundSymbol& found : found_) {
       if (std::ranges::find(symbols, found.symbol) != symbols.end()) last = found.check;

@@ -100,6 +100,19 @@ std::vector<FoundSymbol> found_symbols(const Trace& trace) {
   return found;
 }
 
+void add_known_conditions(std::span<const Condition> conditions, Trace& trace) {
+  if (conditions.empty()) return;
+  const std::vector<SymbolSource> sources = symbol_sources(trace);
+  for (const Condition& condition : conditions) {
+    std::vector<std::uint32_t> symbols;
+    add_symbols(condition, symbols);
+    const bool is_known = std::ranges::all_of(symbols, [&](std::uint32_t symbol) {
+      return std::ranges::find(sources, symbol, &SymbolSource::symbol) != sources.end();
+    });
+    if (is_known) trace.conditions.push_back(condition);
+  }
+}
+
 std::vector<bool> gives_symbols(const Trace& trace) {
   std::vector<bool> gives(trace.inputs.size(), false);
   for (const SymbolSource& source : symbol_sources(trace)) gives[source.input] = true;
@@ -114,10 +127,7 @@ std::vector<std::uint32_t> symbols_of(const Trace& trace) {
   }
   add_symbols(trace.symbols, symbols);
   add_symbols(trace.outputs, symbols);
-  for (const Condition& condition : trace.conditions) {
-    add_symbols(condition.left, symbols);
-    add_symbols(condition.right, symbols);
-  }
+  for (const Condition& condition : trace.conditions) add_symbols(condition, symbols);
   return symbols;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct FoundSymbol {
 };
 /// The symbols that are the size of no input, each where it is found first.
 [[nodiscard]] std::vector<FoundSymbol> found_symbols(const Trace& trace);
+
+/// Adds those conditions to a trace whose symbols are all sizes of its inputs.
+void add_known_conditions(std::span<const Condition> conditions, Trace& trace);
 
 /// By input, whether a symbol is read from its sizes.
 [[nodiscard]] std::vector<bool> gives_symbols(const Trace& trace);

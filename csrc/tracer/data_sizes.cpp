@@ -45,6 +45,8 @@ class Call {
 
 DataShapes list_of_elements(const Call& /*call*/) { return {{kFromData}}; }
 
+DataShapes no_elements(const Call& /*call*/) { return {{kFromData, 0}}; }
+
 DataShapes positions(const Call& call) { return {{kFromData, static_cast<std::int64_t>(call.sizes().size())}}; }
 
 DataShapes distinct_elements(const Call& call) {
@@ -89,7 +91,7 @@ constexpr Row kRows[] = {
     {"aten::unique_consecutive", &distinct_slices},
     {"aten::unique_dim", &distinct_slices},
     {"aten::unique_dim_consecutive", &distinct_slices},
-    {"thunder::sized_by", &list_of_elements},
+    {"thunder::sized_by", &no_elements},
 };
 
 template <typename Visit>

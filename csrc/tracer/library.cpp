@@ -41,14 +41,10 @@ at::Tensor restride(const at::Tensor& self, at::IntArrayRef strides) {
   return at::empty_strided(self.sizes(), strides, self.options()).copy_(self);
 }
 
-/// A tensor that has a number of the program for its size, which other operations take from there. Nobody reads its
-/// elements, for which there is no memory.
+/// A tensor without elements that has a number of the program for its first size, which other operations take from
+/// there.
 at::Tensor sized_by(const at::Tensor& number) {
-  const auto size = number.item<std::int64_t>();
-  TORCH_CHECK(size >= 0, "a number that was a size when the program was traced is ", size);
-  at::Tensor sized = at::empty({0}, at::TensorOptions(at::kByte));
-  sized.unsafeGetTensorImpl()->set_sizes_contiguous({size});
-  return sized;
+  return at::empty({number.item<std::int64_t>(), 0}, at::TensorOptions(at::kByte));
 }
 
 struct RestrideBackward final : torch::autograd::Node {

@@ -111,8 +111,7 @@ std::vector<std::uint32_t> symbols_of_few_values(std::span<const SizeSymbol> sym
   for (std::uint32_t i = 0; i < symbols.size(); ++i) {
     const auto is_of_this = [i](const ir::Condition& condition) {
       std::vector<std::uint32_t> named;
-      ir::add_symbols(condition.left, named);
-      ir::add_symbols(condition.right, named);
+      ir::add_symbols(condition, named);
       return named == std::vector<std::uint32_t>{i};
     };
     std::vector<ir::Condition> own;

@@ -37,6 +37,15 @@ constexpr std::int64_t kLeastRange = 4;
 /// With fewer, the expression of a number is a guess.
 constexpr std::size_t kLeastSamples = 5;
 
+/// A trace's input for a symbol, as `tensor_for_int` (dispatch/call/number_input.h) makes it.
+ir::TypePtr type_of_symbol(const ir::Dim& symbol) {
+  ir::TensorType type;
+  type.dtype = ir::Dtype::kUint8;
+  type.sizes = {symbol, 0};
+  type.strides = {1, 1};
+  return ir::make_type(std::move(type));
+}
+
 ir::TypePtr with_sizes(ir::TensorType type, const ir::Dims& sizes, const ir::StrideRule& rule,
                        const ir::SymbolDim& symbol) {
   if (type.sizes == sizes && !rule.has_free()) return ir::make_type(std::move(type));
@@ -60,15 +69,6 @@ class SizeShadows::Host final : public RecordingHost {
  private:
   RecordingHost& program_;
 };
-
-/// A trace's input for a symbol, as `tensor_for_int` (dispatch/call/number_input.h) makes it.
-ir::TypePtr type_of_symbol(const ir::Dim& symbol) {
-  ir::TensorType type;
-  type.dtype = ir::Dtype::kUint8;
-  type.sizes = {symbol, 0};
-  type.strides = {1, 1};
-  return ir::make_type(std::move(type));
-}
 
 SizeShadows::SizeShadows(Recorder& program, std::vector<SizeSymbol> symbols, std::vector<ir::Condition> conditions,
                          std::vector<ir::Condition> layouts)
@@ -640,19 +640,6 @@ std::optional<std::vector<std::vector<SizeInCall>>> SizeShadows::sizes_in_views(
 
 // --- the trace for all sizes
 
-void SizeShadows::add_layouts(ir::Trace& trace) const {
-  const std::vector<ir::SymbolSource> sources = ir::symbol_sources(trace);
-  for (const ir::Condition& layout : layouts_) {
-    std::vector<std::uint32_t> symbols;
-    ir::add_symbols(layout.left, symbols);
-    ir::add_symbols(layout.right, symbols);
-    const bool is_known = std::ranges::all_of(symbols, [&](std::uint32_t symbol) {
-      return std::ranges::find(sources, symbol, &ir::SymbolSource::symbol) != sources.end();
-    });
-    if (is_known) trace.conditions.push_back(layout);
-  }
-}
-
 std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   const Inside inside(*this);
   settle();
@@ -672,7 +659,7 @@ std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
       result.add_input(type_of_symbol(dim_of_symbol(stride.symbol)), "stride");
     }
     for (const Assumed& assumed : assumed_) result.conditions.push_back(assumed.condition);
-    add_layouts(result);
+    ir::add_known_conditions(layouts_, result);
     for (const ir::SymbolSource& source : ir::symbol_sources(result)) {
       const std::uint32_t i = source.symbol;
       const ir::Dim symbol = ir::Dim::symbol(i, symbols_[i].traced);

@@ -197,8 +197,6 @@ class SizeShadows final : public SizeReads, public SizeUses {
   void exclude(std::span<Shadow* const> failed, std::span<const c10::IValue> arguments);
   /// Sizes of the tensors among the arguments; empty: they are not known.
   [[nodiscard]] std::vector<ir::Dims> shapes_of(std::span<const c10::IValue> arguments);
-  /// Those of `layouts_` that are about the trace's symbols.
-  void add_layouts(ir::Trace& trace) const;
   void note_strides(const TraceTensorImpl& input, const ir::StrideRule& rule);
   /// The values of symbols in the rule of an input.
   [[nodiscard]] ir::SymbolDim dims_of_symbols();

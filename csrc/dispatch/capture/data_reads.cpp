@@ -383,10 +383,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     const auto sizes = replaced(call, holds_size, size_in);
     if (!sizes) return -1;
     std::vector<PyObject*> values;
-    for (const py::Ref& size : *sizes) values.push_back(size.get());
-    NativeCall with_sizes = call;
-    with_sizes.arguments = values.data();
-    const int status = intercept(callable, with_sizes, result);
+    const int status = intercept(callable, with_arguments(call, *sizes, values), result);
     return status != 0 ? status : give(call_with(callable, call, *sizes));
   }
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
@@ -403,10 +400,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     const Inside inside = !is_torch ? Inside::kNumbers : has_sizes ? Inside::kSizes : Inside::kNumbersFromData;
     if (!look_inside(call.arguments[i], inside)) return -1;
   }
-  for (std::size_t i = 0; is_torch && !is_told && i < total(call); ++i) {
-    const bool is_size = is_traced_number(call.arguments[i]) && takes_size_at(callable, call, i);
-    if (is_size) return give(call_with_data_sizes(callable, call));
-  }
+  if (is_torch && !is_told && takes_sizes_from_data(callable, call)) return give(call_with_data_sizes(callable, call));
   const int takes = is_torch && !is_told ? takes_numbers(callable, call) : 0;
   if (takes < 0) return -1;
   if (takes == 1) {

@@ -167,8 +167,7 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
 std::string ProgramSizes::line_of_conditions(std::uint32_t symbol) const {
   const auto names_it = [symbol](const KnownCondition& known) {
     std::vector<std::uint32_t> symbols;
-    ir::add_symbols(known.condition.left, symbols);
-    ir::add_symbols(known.condition.right, symbols);
+    ir::add_symbols(known.condition, symbols);
     return std::ranges::find(symbols, symbol) != symbols.end();
   };
   const auto last = std::ranges::find_if(conditions_.rbegin(), conditions_.rend(), names_it);

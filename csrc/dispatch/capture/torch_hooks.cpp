@@ -373,10 +373,7 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
 
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
   if (is_key) {
-    if (is_traced_number(number)) {
-      PyObject* position = is_tensor(other) ? as_size(number) : nullptr;
-      return position != nullptr || PyErr_Occurred() != nullptr ? position : look_at(number);
-    }
+    if (is_traced_number(number)) return is_tensor(other) ? size_or_number(number) : look_at(number);
     return look_inside(number, is_tensor(other) ? Inside::kSizes : Inside::kNumbers) ? Py_NewRef(number) : nullptr;
   }
   if (!is_tensor(other) && PyObject_CheckBuffer(other) != 0) {

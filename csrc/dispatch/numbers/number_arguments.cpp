@@ -286,6 +286,15 @@ PyObject* call_with(PyObject* callable, const NativeCall& call, const std::vecto
   return call_in_place_of(callable, callable, call, arguments);
 }
 
+NativeCall with_arguments(const NativeCall& call, const std::vector<py::Ref>& arguments,
+                          std::vector<PyObject*>& values) {
+  values.clear();
+  for (const py::Ref& argument : arguments) values.push_back(argument.get());
+  NativeCall other = call;
+  other.arguments = values.data();
+  return other;
+}
+
 PyObject* call_observed(PyObject* callable, const NativeCall& call, const std::vector<py::Ref>& arguments) {
   const py::Ref observed = interpreter::interpreted_call(callable);
   return observed ? call_in_place_of(observed.get(), callable, call, arguments) : nullptr;
@@ -468,32 +477,29 @@ bool takes_size_at(PyObject* callable, const NativeCall& call, std::size_t i) {
   });
 }
 
-namespace {
-
-/// A number from data as a size, where it can be one, else as it is. Null with an exception.
-py::Ref number_as_size(const py::Ref& number) {
-  py::Ref size = py::Ref::steal(as_size(number.get()));
-  return size || PyErr_Occurred() != nullptr ? std::move(size) : number;
+bool takes_sizes_from_data(PyObject* callable, const NativeCall& call) {
+  for (std::size_t i = 0; i < total(call); ++i) {
+    if (is_traced_number(call.arguments[i]) && takes_size_at(callable, call, i)) return true;
+  }
+  return false;
 }
-
-}  // namespace
 
 PyObject* call_with_data_sizes(PyObject* callable, const NativeCall& call) {
   std::vector<py::Ref> arguments;
-  std::vector<PyObject*> values;
   for (std::size_t i = 0; i < total(call); ++i) {
-    py::Ref argument = py::Ref::share(call.arguments[i]);
-    if (is_traced_number(argument.get()) && takes_size_at(callable, call, i)) argument = number_as_size(argument);
-    if (is_traced_number(argument.get())) argument = py::Ref::steal(look_at(argument.get()));
-    if (!argument) return nullptr;
-    values.push_back(argument.get());
-    arguments.push_back(std::move(argument));
+    PyObject* argument = call.arguments[i];
+    if (is_traced_number(argument)) {
+      const bool is_size = takes_size_at(callable, call, i);
+      arguments.push_back(py::Ref::steal(is_size ? size_or_number(argument) : look_at(argument)));
+    } else {
+      arguments.push_back(py::Ref::share(argument));
+    }
+    if (!arguments.back()) return nullptr;
   }
-  NativeCall sized = call;
-  sized.arguments = values.data();
+  std::vector<PyObject*> values;
   PyObject* result = nullptr;
-  const int status = call_with_sizes(callable, sized, &result);
-  return status == 0 ? call_with(callable, sized, arguments) : result;
+  const int status = call_with_sizes(callable, with_arguments(call, arguments, values), &result);
+  return status == 0 ? call_with(callable, call, arguments) : result;
 }
 
 int call_with_computed(PyObject* callable, const NativeCall& call, PyObject** result) {

@@ -30,6 +30,10 @@ namespace thunder::dispatch {
 /// Calls with other arguments; `self` of a method that was looked up in its type goes first.
 [[nodiscard]] PyObject* call_with(PyObject* callable, const interpreter::NativeCall& call,
                                   const std::vector<py::Ref>& arguments);
+/// The call with other arguments; `values` has them while it is used.
+[[nodiscard]] interpreter::NativeCall with_arguments(const interpreter::NativeCall& call,
+                                                     const std::vector<py::Ref>& arguments,
+                                                     std::vector<PyObject*>& values);
 /// As `call_with`, for a function whose reads and writes are observed: `heapq.heappush(list, number)`.
 [[nodiscard]] PyObject* call_observed(PyObject* callable, const interpreter::NativeCall& call,
                                       const std::vector<py::Ref>& arguments);
@@ -42,12 +46,14 @@ namespace thunder::dispatch {
 /// it takes no sizes.
 [[nodiscard]] int call_with_sizes(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 
-/// A function of PyTorch whose arguments are numbers from data, among others: ints become sizes, of which it is called
-/// as above; the others are looked at. Null with an exception.
-[[nodiscard]] PyObject* call_with_data_sizes(PyObject* callable, const interpreter::NativeCall& call);
 /// Whether an argument of a function of PyTorch is a size, or one of several: `x.new_zeros(n)`. It could be a tensor
 /// there, of which PyTorch would read the number.
 [[nodiscard]] bool takes_size_at(PyObject* callable, const interpreter::NativeCall& call, std::size_t i);
+/// Whether some arguments of a function of PyTorch that are sizes are numbers from data.
+[[nodiscard]] bool takes_sizes_from_data(PyObject* callable, const interpreter::NativeCall& call);
+/// Calls a function of PyTorch with sizes in the place of such numbers, as above; other numbers from data are looked
+/// at. Null with an exception.
+[[nodiscard]] PyObject* call_with_data_sizes(PyObject* callable, const interpreter::NativeCall& call);
 
 /// A function of PyTorch, called with tensors in the place of the numbers where it takes them.
 [[nodiscard]] int call_with_computed(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);

@@ -15,8 +15,7 @@ bool is_replaced(PyObject* object, Inside which) {
 
 PyObject* number_in(PyObject* object, Inside which) {
   if (is_size_number(object)) return look_at_size(object);
-  PyObject* size = which == Inside::kSizes ? as_size(object) : nullptr;
-  return size != nullptr || PyErr_Occurred() != nullptr ? size : look_at(object);
+  return which == Inside::kSizes ? size_or_number(object) : look_at(object);
 }
 
 bool look_into(PyObject* object, int depth, Inside which) {

@@ -19,7 +19,7 @@ struct TracedNumber {
   tracer::Number number;
   bool looked_at;
   SizeOrigin* origin;  ///< null: it comes from data
-  PyObject* size;      ///< that it is as a size (`as_size`); null: nobody asked
+  PyObject* size;      ///< the number as `as_size` gave it; null: nobody asked
 };
 
 extern PyTypeObject traced_float_type;

@@ -159,7 +159,7 @@ PyObject* as_size(PyObject* object) {
   if (traced.size != nullptr) return Py_NewRef(traced.size);
   const bool is_free = python_type_of(object) == &PyLong_Type && traced.origin == nullptr && !traced.looked_at;
   if (!is_free) return nullptr;
-  // Another branch is traced for numbers on the other side.
+  // A negative number means something else to PyTorch: programs are traced for either sign.
   const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
   const py::Ref is_size = py::Ref::steal(zero ? PyObject_RichCompare(object, zero.get(), Py_GE) : nullptr);
   if (is_size.get() != Py_True) return nullptr;
@@ -174,6 +174,11 @@ PyObject* as_size(PyObject* object) {
   traced.looked_at = size != nullptr && PyLong_CheckExact(size);
   traced.size = Py_XNewRef(size);
   return size;
+}
+
+PyObject* size_or_number(PyObject* traced) {
+  PyObject* size = as_size(traced);
+  return size != nullptr || PyErr_Occurred() != nullptr ? size : look_at(traced);
 }
 
 PyObject* convert_number(PyObject* traced, PyTypeObject* type) {

@@ -31,6 +31,8 @@ PyObject* look_at(PyObject* traced);
 /// The number as a size (size_number.h) that follows from data, or as an int where that is no symbol: for arguments of
 /// PyTorch that may be sizes. Null without an exception: it is no int from data, or negative.
 PyObject* as_size(PyObject* traced);
+/// The number as a size where it can be one, else the number itself, which is looked at. Null with an exception.
+PyObject* size_or_number(PyObject* traced);
 /// The numbers in a container that are looked at.
 enum class Inside : std::uint8_t {
   kNumbers,          ///< all of them, sizes (size_number.h), too

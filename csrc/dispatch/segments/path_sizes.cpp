@@ -16,8 +16,7 @@ PathSizes::PathSizes(const ir::Trace& recorded) : sources(ir::symbol_sources(rec
   }
   for (const ir::Condition& condition : recorded.conditions) {
     SizeCondition& added = conditions.emplace_back(condition, std::vector<std::uint32_t>(), ir::to_string(condition));
-    ir::add_symbols(condition.left, added.symbols);
-    ir::add_symbols(condition.right, added.symbols);
+    ir::add_symbols(condition, added.symbols);
   }
 }
 

@@ -190,24 +190,9 @@ class Cutter {
     for (const ir::ValueId id : segment.inputs) segment.trace.memory_of_inputs.push_back(aliases_.set_of(id));
     for (std::size_t i = range.begin; i < range.end; ++i) copy(recorded_.symbols[i], segment);
     add_outputs(k, segment);
-    add_conditions(segment);
+    ir::add_known_conditions(recorded_.conditions, segment.trace);
     describe_observation(range, segment);
     return segment;
-  }
-
-  /// Those on sizes that the segment knows.
-  void add_conditions(Segment& segment) const {
-    if (recorded_.conditions.empty()) return;
-    const std::vector<ir::SymbolSource> known = ir::symbol_sources(segment.trace);
-    for (const ir::Condition& condition : recorded_.conditions) {
-      std::vector<std::uint32_t> symbols;
-      ir::add_symbols(condition.left, symbols);
-      ir::add_symbols(condition.right, symbols);
-      const bool is_known = std::ranges::all_of(symbols, [&](std::uint32_t symbol) {
-        return std::ranges::find(known, symbol, &ir::SymbolSource::symbol) != known.end();
-      });
-      if (is_known) segment.trace.conditions.push_back(condition);
-    }
   }
 
   /// Running statistics, and counts, are not what a backward reads.

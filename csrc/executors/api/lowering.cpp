@@ -61,8 +61,7 @@ void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
       return std::int64_t{ir::holds(*static_cast<const ir::Condition*>(state), symbols)};
     };
     std::vector<std::uint32_t> symbols;
-    ir::add_symbols(condition.left, symbols);
-    ir::add_symbols(condition.right, symbols);
+    ir::add_symbols(condition, symbols);
     builder.add_condition({compute, std::make_shared<const ir::Condition>(condition), std::move(symbols)},
                           to_string(condition));
   }
