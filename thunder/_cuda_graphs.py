@@ -16,9 +16,8 @@ def _stream(device: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-@functools.cache
-def _pool(device: int, stream: int) -> torch.cuda.CUDAGraph:
-    """Return a graph whose memory those share that run one after the other.
+def new_pool(device: int) -> torch.cuda.CUDAGraph:
+    """Return a graph whose memory others share, for as long as it lives.
 
     It is never run. PyTorch gives up such memory with its last graph, and raises where another one asks for it then.
     """
@@ -28,6 +27,12 @@ def _pool(device: int, stream: int) -> torch.cuda.CUDAGraph:
         torch.zeros(1, device=f"cuda:{device}")
         graph.capture_end()
     return graph
+
+
+@functools.cache
+def _pool_of_stream(device: int, stream: int) -> torch.cuda.CUDAGraph:
+    """Return the pool of graphs that run one after the other, and leave nothing in it that is read later."""
+    return new_pool(device)
 
 
 _abandoned: list[torch.cuda.CUDAGraph] = []  # what was allocated for them may be in use
@@ -44,14 +49,18 @@ def _clean_up(device: int, pool: torch.cuda.CUDAGraph) -> None:
         with contextlib.suppress(RuntimeError):  # it has stopped by itself
             stop(device, pool.pool())
     _abandoned.append(pool)
-    _pool.cache_clear()
+    _pool_of_stream.cache_clear()
 
 
 class Graph:
-    """The kernels that are launched between `begin` and `end` on one device, ready to be launched again by `replay`."""
+    """The kernels that are launched between `begin` and `end` on one device, ready to be launched again by `replay`.
 
-    def __init__(self, device: int) -> None:
+    Its memory is that of a pool; without one, that of all such graphs of the stream.
+    """
+
+    def __init__(self, device: int, pool: torch.cuda.CUDAGraph | None) -> None:
         self._device = device
+        self._given_pool = pool
         self._graph = torch.cuda.CUDAGraph()
         self.replay = self._graph.replay
 
@@ -59,7 +68,7 @@ class Graph:
         """Record, in place of running, what this thread launches."""
         self._outside = torch.cuda.current_stream(self._device)
         stream = _stream(self._device)
-        self._pool = _pool(self._device, self._outside.cuda_stream)
+        self._pool = self._given_pool or _pool_of_stream(self._device, self._outside.cuda_stream)
         stream.wait_stream(self._outside)
         torch.cuda.set_stream(stream)
         try:

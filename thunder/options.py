@@ -64,8 +64,8 @@ class Options:
         compile: "background": until its kernel for a GPU is compiled, a fusion runs operation by operation, by PyTorch.
             "eager": the first call waits for kernels. The CPU's kernels need no compiler.
         cuda_graphs: which programs run as CUDA graphs, one launch for all of their kernels (docs/maintainers/cuda.md).
-            None: small ones without gradients. True: all that can. False: none. `compile_stats(f)["cuda_graph"]` says
-            whether the last one does, or why not.
+            None: small ones. True: all that can. False: none. `compile_stats(f)["cuda_graph"]` says whether the last
+            one does, or why not.
         fullgraph: True raises an error where the program would otherwise run in eager, or be cut into several compiled
             segments because Python depends on the data of tensors.
         dynamic: which sizes of the tensors among the arguments are symbols, so that other values need no new trace

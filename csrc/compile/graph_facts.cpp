@@ -98,6 +98,11 @@ bool have_own_memory(const ir::Trace& plain, std::size_t count, const passes::Al
   return true;
 }
 
+/// Whether a symbol, or the block that it is, has kernels to launch.
+bool launches(const ir::BoundSymbol& symbol) {
+  return symbol.op->style == ir::CallStyle::kBlock || !(passes::is_constant(symbol) || operators::is_view(*symbol.op));
+}
+
 }  // namespace
 
 GraphFacts graph_facts(const ir::Trace& final, std::size_t own_outputs) {
@@ -111,6 +116,7 @@ GraphFacts graph_facts(const ir::Trace& final, std::size_t own_outputs) {
   if (!have_own_memory(plain, own_outputs, aliases))
     facts.obstacle = "a result is a view, or no tensor that the program computes";
   for (const ir::ValueId input : plain.inputs) facts.written.push_back(aliases.is_written(input));
+  facts.launches = static_cast<int>(std::ranges::count_if(final.symbols, launches));
   for (const ir::BoundSymbol& symbol : plain.symbols) {
     if (operators::is_view(*symbol.op)) continue;
     passes::for_each_result(symbol,

@@ -167,8 +167,8 @@ class CompiledBackward final : public Node {
   }
 
   void compiled_args(CompiledNodeArgs& args) const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(hold_ == nullptr,
-                                "thunder: compiled autograd around functions whose steps are recorded as CUDA graphs");
+    // Its program reads the saved values when this node has long released them.
+    if (hold_ != nullptr) graphs_->retire("compiled autograd takes its backward");
     TORCH_CHECK(std::ranges::find(released_, true) == released_.end(), torch::autograd::ERR_BACKWARD_TWICE);
     args.collect(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(program_.get())));
     args.collect(variables_, /*is_output=*/true);

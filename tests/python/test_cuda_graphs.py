@@ -26,7 +26,7 @@ def graph_of(compiled: Any) -> str:
 
 
 def jitted(function: Any, **options: Any) -> Any:
-    return thunder.jit(function, compile="eager", **options)
+    return thunder.jit(function, compile="eager", **{"cuda_graphs": True, **options})
 
 
 @torch.no_grad()
@@ -222,7 +222,7 @@ def test_generators_draw_on_after_a_recording_that_failed():
     torch.manual_seed(7)
     assert torch.equal(torch.rand(3, device="cuda"), expected[0])
     x = torch.ones(4, device="cuda")
-    graph = _cuda_graphs.Graph(0)
+    graph = _cuda_graphs.Graph(0, None)
     graph.begin()
     with pytest.raises(RuntimeError):  # waits for the device
         x.nonzero()
@@ -233,14 +233,14 @@ def test_generators_draw_on_after_a_recording_that_failed():
 
 @torch.no_grad()
 def test_options_choose():
-    x = numbers(1024, 4096)
-    compiled = jitted(lambda x: x * 2 + 1)
-    forced = jitted(lambda x: x * 2 + 1, cuda_graphs=True)
-    none = jitted(lambda x: x * 2 + 1, cuda_graphs=False)
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + 1).cumsum(0)
+
+    compiled, forced, none = (jitted(function, cuda_graphs=choice) for choice in (None, True, False))
     for _ in range(CALLS):
         x = numbers(1024, 4096)
-        expected = x * 2 + 1
-        assert all(torch.equal(function(x), expected) for function in (compiled, forced, none))
+        expected = function(x)
+        assert all(torch.equal(each(x), expected) for each in (compiled, forced, none))
     assert "16 MiB" in graph_of(compiled)
     assert graph_of(forced) == "recorded"
     assert graph_of(none) == "cuda_graphs=False"
@@ -294,7 +294,7 @@ def run_step(call: Any, module: nn.Module, x: torch.Tensor) -> list[torch.Tensor
 
 def recorded_training() -> tuple[nn.Module, Any]:
     module = mlp()
-    compiled = jitted(module, cuda_graphs=True)
+    compiled = jitted(module)
     for _ in range(CALLS):
         run_step(compiled, module, numbers(8, 32))
     assert graph_of(compiled) == "recorded"
@@ -309,7 +309,7 @@ def assert_alike(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 def test_steps_are_those_of_eager():
     module, reference = mlp(), mlp()
     reference.load_state_dict(module.state_dict())
-    compiled = jitted(module, cuda_graphs=True)
+    compiled = jitted(module)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (module, reference)]
     for _ in range(3 * CALLS):
         x = numbers(8, 32)
@@ -431,7 +431,7 @@ def test_an_expanded_cotangent_and_one_that_is_not():
 
 def test_gradients_of_an_input():
     module = mlp()
-    compiled = jitted(module, cuda_graphs=True)
+    compiled = jitted(module)
     for _ in range(CALLS):
         x = numbers(8, 32).requires_grad_()
         got = torch.autograd.grad(compiled(x).sin().sum(), x)
@@ -441,7 +441,7 @@ def test_gradients_of_an_input():
 
 def test_a_result_that_was_written_to_raises_as_in_eager():
     module = nn.Sequential(nn.Linear(32, 32), nn.Sigmoid()).cuda()
-    compiled = jitted(module, cuda_graphs=True)
+    compiled = jitted(module)
     for _ in range(CALLS):
         run_step(compiled, module, numbers(8, 32))
     result = compiled(numbers(8, 32))
@@ -467,7 +467,7 @@ def test_saved_tensors_with_hooks_are_not_those_of_a_graph():
 
 def test_training_that_drops_names_the_reason():
     module = nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5)).cuda()
-    compiled = jitted(module, cuda_graphs=True)
+    compiled = jitted(module)
     for _ in range(CALLS):
         run_step(compiled, module, numbers(8, 32))
     assert "thunder::dropout_state" in graph_of(compiled) or "random" in graph_of(compiled)
@@ -483,11 +483,67 @@ def test_parameters_in_new_memory():
     assert graph_of(compiled) == "recorded"
 
 
-def test_training_is_recorded_where_that_is_asked_for():
-    module = mlp()
-    compiled, never = jitted(module), jitted(module, cuda_graphs=False)
+def test_small_training_is_recorded():
+    module, large = mlp(), nn.Sequential(nn.Linear(32, 8192), nn.GELU(), nn.Linear(8192, 32)).cuda()
+    compiled, never = (jitted(module, cuda_graphs=choice) for choice in (None, False))
+    too_large = jitted(large, cuda_graphs=None)
     for _ in range(CALLS):
-        run_step(compiled, module, numbers(8, 32))
-        run_step(never, module, numbers(8, 32))
-    assert "cuda_graphs=True" in graph_of(compiled)
+        x = numbers(8, 32)
+        expected = run_step(module, module, x)
+        assert_alike(run_step(compiled, module, x), expected)
+        assert_alike(run_step(never, module, x), expected)
+        run_step(too_large, large, numbers(2048, 32))
+    assert graph_of(compiled) == "recorded"
     assert graph_of(never) == "cuda_graphs=False"
+    assert "64 MiB" in graph_of(too_large)
+
+
+@torch.no_grad()
+def test_one_kernel_is_not_recorded():
+    compiled = jitted(lambda x: x * 2 + 1, cuda_graphs=None)
+    for _ in range(CALLS):
+        compiled(numbers(8, 8))
+    assert "one kernel" in graph_of(compiled)
+
+
+@pytest.mark.parametrize("width", [16, 64, 512])
+def test_graphs_that_run_between_forward_and_backward(width: int):
+    """A graph of another program must not write where saved values lie."""
+
+    def network(count: int) -> nn.Module:
+        layers = [layer for _ in range(count) for layer in (nn.Linear(width, width), nn.GELU())]
+        return nn.Sequential(*layers).cuda()
+
+    modules = [network(count) for count in (6, 3, 5)]
+    compiled = [jitted(module) for module in modules]
+    asked = jitted(network(8))
+
+    def gradients(calls: list[Any], x: torch.Tensor, order: list[int]) -> list[torch.Tensor]:
+        results = {i: calls[i](x) for i in order}
+        with torch.no_grad():
+            asked(x)
+        found = []
+        for i in reversed(order):
+            found += torch.autograd.grad(results[i].square().sum(), list(modules[i].parameters()))
+        return found
+
+    for i in range(3):  # one after the other: what one recording gives up, the next one may take
+        for _ in range(CALLS):
+            run_step(compiled[i], modules[i], numbers(8, width))
+            with torch.no_grad():
+                asked(numbers(8, width))
+    assert [graph_of(each) for each in (*compiled, asked)] == ["recorded"] * 4
+    for order in ([0, 1, 2], [2, 1, 0], [1, 0, 2]):
+        x = numbers(8, width)
+        assert_alike(gradients(compiled, x, order), gradients(modules, x, order))
+
+
+def test_compiled_autograd_takes_saved_values_of_a_graph():
+    module, compiled = recorded_training()
+    x = numbers(8, 32)
+    expected = run_step(module, module, x)
+    with torch._dynamo.compiled_autograd._enable(lambda graph: graph):
+        got = run_step(compiled, module, x)
+    assert_alike(got, expected)
+    assert "compiled autograd" in graph_of(compiled)
+    assert_alike(run_step(compiled, module, x), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import dataclasses
 import functools
 import operator
 import sys
@@ -313,3 +314,164 @@ def test_a_memoized_function_that_is_compiled_runs_in_eager(wrap: Callable[[Any]
     assert compiled(X) is result
     assert cached(X) is result
     assert result.tolist() == (X * 2).tolist()
+
+
+# --- numbers of the trace: sizes, and ints from data
+
+
+def specializations(compiled: Any) -> int:
+    return thunder.compile_stats(compiled)["specializations"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A key that compares by what it holds."""
+
+    count: int
+
+
+@functools.cache
+def halved(count: int) -> int:
+    if count % 2:
+        raise ValueError(f"odd: {count}")
+    return count // 2
+
+
+@functools.cache
+def parts_of(shape: tuple[int, ...]) -> tuple[Any, ...]:
+    return [shape[0] * 1, *shape[1:]], {"first": shape[0]}, None, "name", (shape[0] + 1,)
+
+
+@functools.lru_cache(maxsize=2)
+def added(count: int, *, other: int = 1) -> int:
+    return count + other
+
+
+@functools.cache
+def nested(count: int) -> int:
+    return added(count, other=3) * 2
+
+
+@functools.cache
+def class_of(count: int) -> tuple[int, bool]:
+    return len(type(count).__name__), isinstance(count, int)
+
+
+def reshaped(x: torch.Tensor) -> Any:
+    sizes, first, _, name, more = parts_of(x.shape)
+    return x.reshape(sizes) * first["first"] + more[0], len(name)
+
+
+OF_SIZES: dict[str, tuple[Callable[..., Any], int]] = {
+    "a size": (lambda x: x[: added(x.shape[0], other=-1)], 2),
+    "a keyword": (lambda x: x + added(1, other=x.shape[0]), 2),
+    "a tuple": (lambda x: x.reshape(parts_of(tuple(x.shape))[0]), 2),
+    "torch.Size": (reshaped, 2),
+    "one in another": (lambda x: x * nested(x.shape[0]), 2),
+    "a returned number": (lambda x: (x, parts_of((x.shape[0], 3))[4]), 2),
+    "a class": (lambda x: (x, class_of(x.shape[0])), 2),
+    "a condition": (lambda x: x[: halved(2 * x.shape[0])], 2),
+    "a key that holds a size": (lambda x: x * keyed(Key(x.shape[0])), 5),
+}
+
+
+@functools.cache
+def keyed(key: Key) -> int:
+    return key.count + 1
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_sizes(name: str):
+    function, expected = OF_SIZES[name]
+    compiled = thunder.jit(function)
+    for count in (2, 4, 6, 8, 5):
+        x = torch.randn(count, 3)
+        ours, theirs = compiled(x), function(x)
+        torch.testing.assert_close(ours, theirs)
+        assert [type(each) for each in ours] == [type(each) for each in theirs]
+    assert specializations(compiled) == expected
+
+
+def test_a_cache_holds_no_numbers_of_a_trace():
+    make = functools.cache(lambda shape: (shape[0] * 1, [shape[1]]))
+    compiled = thunder.jit(lambda x: x + make(tuple(x.shape))[0])
+    for count in (2, 4, 6, 8):
+        compiled(torch.zeros(count, 3))
+    hits = make.cache_info().hits
+    for count in (2, 4, 6, 8):
+        made = make((count, 3))
+        assert made == (count, [3])
+        assert type(made[0]) is int
+    assert make.cache_info().hits >= hits + 2  # the traced calls have filled it, as eager ones do
+
+
+def test_ints_from_data():
+    make = functools.cache(lambda count: count * 2)
+    compiled = thunder.jit(lambda x: x + make(int(x.sum())))
+    for value in (1.0, 2.0, 3.0, 4.0):
+        x = torch.full((3,), value)
+        assert torch.equal(compiled(x), x + int(x.sum()) * 2)
+    assert specializations(compiled) == 1
+    assert type(make(3)) is int
+
+
+def test_what_raises_for_a_size():
+    compiled = thunder.jit(lambda x: x[: halved(x.shape[0])])
+    for count in (2, 4, 6, 5, 8, 7):
+        x = torch.randn(count, 3)
+        if count % 2:
+            with pytest.raises(ValueError, match=f"odd: {count}"):
+                compiled(x)
+        else:
+            assert torch.equal(compiled(x), x[: count // 2])
+
+
+def test_lists_of_sizes_that_are_written_to():
+    """In eager the cache's list grows, and the next call with this size sees that."""
+
+    def program_of() -> Callable[..., Any]:
+        make = functools.cache(lambda count: [count])
+
+        def program(x: torch.Tensor) -> torch.Tensor:
+            sizes = make(x.shape[0])
+            sizes.append(1)
+            return x * len(sizes)
+
+        return program
+
+    program, compiled = program_of(), thunder.jit(program_of())
+    for count in (2, 4, 6, 2, 4, 6, 2):
+        assert torch.equal(compiled(torch.ones(count)), program(torch.ones(count)))
+
+
+def test_lists_of_sizes_that_are_returned():
+    make = functools.cache(lambda count: [count])
+    compiled = thunder.jit(lambda x: (x + 1, make(x.shape[0])))
+    returned = [compiled(torch.ones(count))[1] for count in (2, 4, 2, 4)]
+    assert returned[0] is returned[2]
+    assert returned[1] is returned[3]
+
+
+@FALLBACK
+def test_effects_with_sizes():
+    seen: list[int] = []
+
+    @functools.cache
+    def noted(count: int) -> int:
+        seen.append(count)
+        return count * 2
+
+    compiled = thunder.jit(lambda x: x * noted(x.shape[0]))
+    for count in (2, 4, 6, 2, 4, 6):
+        assert torch.equal(compiled(torch.ones(count)), torch.full((count,), 2.0 * count))
+    assert seen == [2, 4, 6]
+    assert {type(each) for each in seen} == {int}
+
+
+@FALLBACK
+def test_tensors_of_a_size():
+    make = functools.cache(torch.arange)
+    compiled = thunder.jit(lambda x: x + make(x.shape[0]))
+    for count in (2, 4, 6, 2, 4, 6):
+        assert torch.equal(compiled(torch.ones(count)), torch.ones(count) + torch.arange(count))
+    assert make.cache_info().currsize == 3

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -15,10 +16,8 @@ namespace {
 constexpr int kRunsThatPay = 16;
 constexpr int kMostInVain = 8;
 
-/// Memory of a program's results up to which it is recorded without being asked for.
-constexpr std::int64_t kSmallBytes = std::int64_t{256} << 20;
-/// Bytes of inputs and results that are copied in each call, likewise.
-constexpr std::int64_t kSmallCopies = std::int64_t{16} << 20;
+/// MiB of a program's results up to which it is recorded without being asked for.
+constexpr std::int64_t kSmallMiB = 256;
 
 /// Whether an input that the program writes to shares its memory with another one.
 bool shares_written(const std::vector<at::Tensor>& inputs, const std::vector<bool>& written) {
@@ -36,9 +35,7 @@ std::unique_ptr<GraphReplay> GraphReplay::make(const compile::Compiled& computat
   const compile::GraphFacts& facts = computation.graph_facts();
   if (wanted == compile::CudaGraphs::kNone || !facts.obstacle.empty()) return nullptr;
   auto graph = std::unique_ptr<GraphReplay>(new GraphReplay(wanted));
-  if (wanted == compile::CudaGraphs::kSmall && facts.bytes > kSmallBytes) {
-    graph->obstacle_ = "its results take more than 256 MiB (cuda_graphs=True records it)";
-  }
+  if (wanted == compile::CudaGraphs::kSmall) graph->obstacle_ = loss_of_recording(facts, kSmallMiB);
   return graph;
 }
 
@@ -61,9 +58,7 @@ void GraphReplay::record(const compile::Compiled& computation, const std::vector
     if (!result.defined()) throw UserError(ErrorKind::kRuntime, "a result is no tensor");
     copied += static_cast<std::int64_t>(result.nbytes());
   }
-  if (wanted_ == compile::CudaGraphs::kSmall && copied > kSmallCopies) {
-    throw UserError(ErrorKind::kRuntime, "each call would copy more than 16 MiB (cuda_graphs=True records it)");
-  }
+  if (wanted_ == compile::CudaGraphs::kSmall) require_few_copies(copied);
   recorded_.emplace(std::move(made));
 }
 
@@ -118,7 +113,7 @@ std::optional<std::vector<at::Tensor>> GraphReplay::run(const compile::Compiled&
 }
 
 std::string GraphReplay::state() const {
-  const std::scoped_lock lock(mutex_);
+  const auto lock = lock_without_gil(mutex_);
   if (!obstacle_.empty()) return obstacle_;
   return recorded_ ? "recorded" : "not called often enough yet";
 }

@@ -30,7 +30,7 @@ class GraphReplay {
   [[nodiscard]] std::optional<std::vector<at::Tensor>> run(const compile::Compiled& computation,
                                                            const std::vector<at::Tensor>& inputs,
                                                            const runtime::Versions& versions);
-  /// "recorded", or why it is not.
+  /// "recorded", or why it is not. Needs the GIL.
   [[nodiscard]] std::string state() const;
 
  private:

@@ -74,6 +74,20 @@ void copy_uncounted(const std::vector<at::Tensor>& to, const std::vector<at::Ten
   }
 }
 
+std::string loss_of_recording(const runtime::GraphFacts& facts, std::int64_t most_mib) {
+  constexpr const char* kAdvice = " (cuda_graphs=True records it)";
+  // A graph's launch takes as long as that of two kernels, and copies results besides.
+  if (facts.launches < 2) return std::string("it launches one kernel") + kAdvice;
+  if (facts.bytes <= most_mib << 20) return {};
+  return "its results take more than " + std::to_string(most_mib) + " MiB" + kAdvice;
+}
+
+void require_few_copies(std::int64_t bytes) {
+  constexpr std::int64_t kMost = std::int64_t{16} << 20;
+  if (bytes <= kMost) return;
+  throw UserError(ErrorKind::kRuntime, "each call would copy more than 16 MiB (cuda_graphs=True records it)");
+}
+
 std::string obstacle_to(const std::function<void()>& action) {
   try {
     action();
@@ -132,7 +146,12 @@ RecordedGraph::Settings RecordedGraph::settings() {
   return settings;
 }
 
-RecordedGraph::RecordedGraph(const std::vector<at::Tensor>& inputs, const std::vector<bool>& moves, const Run& run)
+py::Ref RecordedGraph::new_pool(c10::Device device) {
+  return checked(PyObject_CallMethod(graphs_module(), "new_pool", "i", static_cast<int>(device.index())));
+}
+
+RecordedGraph::RecordedGraph(const std::vector<at::Tensor>& inputs, const std::vector<bool>& moves, const Run& run,
+                             PyObject* pool)
     : stream_(current_stream(inputs.front().device())), settings_(settings()) {
   std::vector<at::Tensor> given;
   std::vector<std::int64_t> before;
@@ -144,7 +163,7 @@ RecordedGraph::RecordedGraph(const std::vector<at::Tensor>& inputs, const std::v
     given.push_back(moves[i] ? copies_[i] : alias_of(inputs[i]));
     before.push_back(version_of(given[i]));
   }
-  record(given, run);
+  record(given, run, pool);
   for (const at::Tensor& result : results_) {
     const auto input = std::ranges::find_if(given, [&](const at::Tensor& each) { return each.is_same(result); });
     returned_.push_back(input == given.end() ? -1 : input - given.begin());
@@ -156,9 +175,9 @@ RecordedGraph::RecordedGraph(const std::vector<at::Tensor>& inputs, const std::v
   }
 }
 
-void RecordedGraph::record(const std::vector<at::Tensor>& given, const Run& run) {
+void RecordedGraph::record(const std::vector<at::Tensor>& given, const Run& run, PyObject* pool) {
   const int index = static_cast<int>(given.front().device().index());
-  graph_ = checked(PyObject_CallMethod(graphs_module(), "Graph", "i", index));
+  graph_ = checked(PyObject_CallMethod(graphs_module(), "Graph", "iO", index, pool == nullptr ? Py_None : pool));
   static_cast<void>(checked(PyObject_CallMethod(graph_.get(), "begin", nullptr)));
   std::exception_ptr error;
   try {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "interpreter/python/python_ref.h"
+#include "runtime/graph_runner.h"
 
 namespace thunder::dispatch {
 
@@ -22,8 +23,12 @@ class RecordedGraph {
   using Run = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& inputs)>;
 
   /// Records, in place of running. Inputs that `moves` names are copied to memory of the graph at each launch, the
-  /// others are used where they lie. Throws what PyTorch throws, among others for what cannot be recorded.
-  RecordedGraph(const std::vector<at::Tensor>& inputs, const std::vector<bool>& moves, const Run& run);
+  /// others are used where they lie. Graphs without a pool of their own share the memory of their stream: another one's
+  /// launch overwrites their results. Throws what PyTorch throws, among others for what cannot be recorded.
+  RecordedGraph(const std::vector<at::Tensor>& inputs, const std::vector<bool>& moves, const Run& run,
+                PyObject* pool = nullptr);
+  /// Memory for graphs whose results are still needed when graphs of other programs are launched.
+  [[nodiscard]] static py::Ref new_pool(c10::Device device);
 
   /// Whether the inputs that are not copied lie where they did.
   [[nodiscard]] bool fits(const std::vector<at::Tensor>& inputs) const;
@@ -49,7 +54,7 @@ class RecordedGraph {
   /// ends of attention are asked.
   using Settings = std::array<std::int64_t, 17 + at::num_sdp_backends>;
   [[nodiscard]] static Settings settings();
-  void record(const std::vector<at::Tensor>& given, const Run& run);
+  void record(const std::vector<at::Tensor>& given, const Run& run, PyObject* pool);
 
   c10::Stream stream_;
   Settings settings_;
@@ -83,6 +88,11 @@ class InputAddresses {
 [[nodiscard]] at::Tensor empty_like_exactly(const at::Tensor& tensor);
 /// Copies as few launches as there are, without moving version counters.
 void copy_uncounted(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
+/// Why a program is not recorded without being asked for: as a graph it would be no shorter, or its results take more
+/// than so many MiB. Empty: it is.
+[[nodiscard]] std::string loss_of_recording(const runtime::GraphFacts& facts, std::int64_t most_mib);
+/// Throws where each call copies too many bytes for a graph that nobody asked for.
+void require_few_copies(std::int64_t bytes);
 /// Tries to do something; returns the message of what it throws, or an empty one.
 [[nodiscard]] std::string obstacle_to(const std::function<void()>& action);
 

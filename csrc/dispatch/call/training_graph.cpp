@@ -17,6 +17,10 @@ using runtime::SavedValue;
 constexpr int kRunsThatPay = 16;
 constexpr int kMostInVain = 8;
 
+/// MiB of the results of a forward, or of a backward, up to which it is recorded without being asked for. They are less
+/// than without gradients, as each program has memory of its own.
+constexpr std::int64_t kSmallMiB = 64;
+
 std::vector<at::Tensor> tensors_of(std::span<const c10::IValue> values) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(values.size());
@@ -64,11 +68,11 @@ class CopiesOut {
 std::shared_ptr<TrainingGraph> TrainingGraph::make(const compile::Compiled& computation, compile::CudaGraphs wanted) {
   const runtime::GraphFacts* facts = computation.training_facts();
   if (wanted == compile::CudaGraphs::kNone || facts == nullptr || !facts->obstacle.empty()) return nullptr;
-  auto graph = std::shared_ptr<TrainingGraph>(new TrainingGraph());
+  auto graph = std::shared_ptr<TrainingGraph>(new TrainingGraph(wanted));
   if (std::ranges::find(facts->written, true) != facts->written.end()) {
     graph->forward_obstacle_ = "it writes to an input";
   } else if (wanted == compile::CudaGraphs::kSmall) {
-    graph->forward_obstacle_ = "it has gradients (cuda_graphs=True records it)";
+    graph->forward_obstacle_ = loss_of_recording(*facts, kSmallMiB);
   }
   return graph;
 }
@@ -76,22 +80,40 @@ std::shared_ptr<TrainingGraph> TrainingGraph::make(const compile::Compiled& comp
 TrainingGraph::~TrainingGraph() {
   // The last backward may be what held it.
   const GilHold gil;
-  forward_.reset();
-  backward_.reset();
+  reset();
+  pool_ = py::Ref();
 }
 
-void TrainingGraph::drop() {
-  if (forward_->runs() < kRunsThatPay && ++in_vain_ == kMostInVain) {
-    forward_obstacle_ = "its inputs lie elsewhere too often";
-  }
+void TrainingGraph::reset() {
   forward_.reset();
   backward_.reset();
   in_use_.reset();
   addresses_.start_again();
 }
 
+void TrainingGraph::retire(const std::string& reason) {
+  const GilHold gil;
+  const auto lock = lock_without_gil(mutex_);
+  forward_obstacle_ = reason;
+  reset();
+}
+
+void TrainingGraph::drop() {
+  if (forward_->runs() < kRunsThatPay && ++in_vain_ == kMostInVain) {
+    forward_obstacle_ = "its inputs lie elsewhere too often";
+  }
+  reset();
+}
+
 void TrainingGraph::record_forward(const runtime::DifferentiableProgram& program, const Tensors& inputs) {
-  forward_.emplace(inputs, addresses_.moves(), run_of(program.forward));
+  if (!pool_) pool_ = RecordedGraph::new_pool(inputs.front().device());
+  forward_.emplace(inputs, addresses_.moves(), run_of(program.forward), pool_.get());
+  if (wanted_ != compile::CudaGraphs::kSmall) return;
+  std::int64_t copied = forward_->copied_bytes();
+  for (const at::Tensor& output : std::span(forward_->results()).first(program.outputs.size())) {
+    if (output.defined()) copied += static_cast<std::int64_t>(output.nbytes());
+  }
+  require_few_copies(copied);
 }
 
 bool TrainingGraph::run_forward(const runtime::DifferentiableProgram& program, std::span<const c10::IValue> inputs,
@@ -146,7 +168,7 @@ std::vector<bool> TrainingGraph::moves_of_backward(const Tensors& inputs) const 
 }
 
 void TrainingGraph::record_backward(const runtime::BackwardProgram& program, const Tensors& inputs) {
-  backward_.emplace(inputs, moves_of_backward(inputs), run_of(program.program));
+  backward_.emplace(inputs, moves_of_backward(inputs), run_of(program.program), pool_.get());
   backward_program_ = &program;
 }
 
@@ -162,10 +184,14 @@ bool TrainingGraph::run_backward(const runtime::BackwardProgram& program, std::s
   const c10::DeviceGuard guard(tensors.front().device());
   if (!backward_) {
     backward_obstacle_ = program.graph.obstacle;
+    if (backward_obstacle_.empty() && wanted_ == compile::CudaGraphs::kSmall) {
+      backward_obstacle_ = loss_of_recording(program.graph, kSmallMiB);
+    }
     if (!backward_obstacle_.empty() || !program.program.is_settled() || is_capturing()) return false;
     backward_obstacle_ = obstacle_to([&] { record_backward(program, tensors); });
     if (!backward_obstacle_.empty() || !program.program.is_settled()) {
       backward_.reset();
+      if (!backward_obstacle_.empty()) pool_ = py::Ref();  // nothing else is recorded in it
       return false;
     }
   }
@@ -179,7 +205,7 @@ bool TrainingGraph::run_backward(const runtime::BackwardProgram& program, std::s
 }
 
 std::string TrainingGraph::state() const {
-  const std::scoped_lock lock(mutex_);
+  const auto lock = lock_without_gil(mutex_);
   if (!forward_obstacle_.empty()) return forward_obstacle_;
   if (!forward_) return "not called often enough yet";
   if (!backward_obstacle_.empty()) return "the backward is not recorded: " + backward_obstacle_;

@@ -15,11 +15,12 @@ namespace thunder::dispatch {
 /// Runs the forward and the backward of a computation with gradients as a CUDA graph each.
 ///
 /// Outputs and gradients are copied from the graphs' memory, so that nothing that a later step does changes them.
-/// Values saved for the backward stay there: so a forward that comes while those of the one before it are still needed
-/// (two forwards before a backward, `retain_graph`) runs kernel by kernel, as does its backward.
+/// Values saved for the backward stay there, in a pool of their own, which no other program's graph writes to: so a
+/// forward that comes while those of the one before it are still needed (two forwards before a backward,
+/// `retain_graph`) runs kernel by kernel, as does its backward.
 class TrainingGraph final : public runtime::GraphRunner {
  public:
-  /// Only where all graphs are wanted. Null: the options want none, or the facts name an obstacle.
+  /// Null: the options want none, or the facts name an obstacle.
   [[nodiscard]] static std::shared_ptr<TrainingGraph> make(const compile::Compiled& computation,
                                                            compile::CudaGraphs wanted);
   ~TrainingGraph() override;
@@ -28,24 +29,29 @@ class TrainingGraph final : public runtime::GraphRunner {
                    std::span<c10::IValue> results, Hold& hold) override;
   bool run_backward(const runtime::BackwardProgram& program, std::span<const c10::IValue> inputs,
                     std::span<c10::IValue> results, const Hold& hold) override;
-  /// "recorded", or why the forward or the backward is not.
+  void retire(const std::string& reason) override;
+  /// "recorded", or why the forward or the backward is not. Needs the GIL.
   [[nodiscard]] std::string state() const;
 
  private:
   using Tensors = std::vector<at::Tensor>;
-  TrainingGraph() = default;
+  explicit TrainingGraph(compile::CudaGraphs wanted) : wanted_(wanted) {}
 
   [[nodiscard]] bool is_in_use() const { return !in_use_.expired(); }
+  /// Forgets both graphs, so that the next forward may be recorded.
+  void reset();
   void drop();
   void record_forward(const runtime::DifferentiableProgram& program, const Tensors& inputs);
   void record_backward(const runtime::BackwardProgram& program, const Tensors& inputs);
   [[nodiscard]] std::vector<bool> moves_of_backward(const Tensors& inputs) const;
 
+  const compile::CudaGraphs wanted_;
   mutable std::mutex mutex_;
   std::string forward_obstacle_;
   std::string backward_obstacle_;
   InputAddresses addresses_;
   int in_vain_ = 0;
+  py::Ref pool_;
   std::optional<RecordedGraph> forward_;
   std::optional<RecordedGraph> backward_;
   const runtime::BackwardProgram* backward_program_ = nullptr;  ///< which was recorded

@@ -211,7 +211,9 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
 }
 
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
-  if (type == &THPSizeType && (PyList_CheckExact(argument) || PyTuple_CheckExact(argument))) {
+  const bool is_sequence =
+      PyList_CheckExact(argument) || PyTuple_CheckExact(argument) || Py_TYPE(argument) == &THPSizeType;
+  if (type == &THPSizeType && is_sequence) {
     PyObject* made = make_shape(argument);
     return made != nullptr || PyErr_Occurred() != nullptr ? std::optional(made) : std::nullopt;
   }

@@ -275,6 +275,13 @@ PyObject* TorchHooks::plain_number(PyObject* object) {
   return !PyTuple_Check(object) || look_inside(object) ? Py_NewRef(object) : nullptr;
 }
 
+PyObject* TorchHooks::number_now(PyObject* object) {
+  const auto dim = dim_of_size_number(object);
+  return dim                        ? PyLong_FromLongLong(dim->hint)
+         : is_traced_number(object) ? number_without_tie(object)
+                                    : Py_NewRef(object);
+}
+
 void TorchHooks::need_number(PyObject* lifted) {
   const py::Ref number = py::Ref::steal(plain_number(lifted));
   if (!number) PyErr_Clear();

@@ -58,6 +58,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   bool function_changes(PyObject* function, const std::string& path) override;
   [[nodiscard]] bool takes_sizes(PyObject* function) const override;
   PyObject* plain_number(PyObject* object) override;
+  PyObject* number_now(PyObject* object) override;
   void need_number(PyObject* lifted) override;
   PyObject* length(PyObject* object) override;
   PyObject* get_item(PyObject* owner, PyObject* key) override;

@@ -140,6 +140,8 @@ PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype) {
   return nullptr;
 }
 
+PyObject* number_without_tie(PyObject* traced) { return Py_NewRef(as_traced(traced).real); }
+
 PyObject* look_at(PyObject* object) {
   TracedNumber& traced = as_traced(object);
   if (!traced.looked_at && traced.origin != nullptr) {

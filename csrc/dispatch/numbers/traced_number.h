@@ -28,6 +28,8 @@ PyObject* tensor_of_number(PyObject* traced);
 PyObject* tensor_of_number(PyObject* traced, at::ScalarType dtype);
 /// The number itself, to which the trace is tied from now on (new reference, or null with an exception set).
 PyObject* look_at(PyObject* traced);
+/// The number as it is in this call, to which the trace is not tied (new reference).
+PyObject* number_without_tie(PyObject* traced);
 /// The number as a size (size_number.h) that follows from data, or as an int where that is no symbol: for arguments of
 /// PyTorch that may be sizes. Null without an exception: it is no int from data, or negative.
 PyObject* as_size(PyObject* traced);

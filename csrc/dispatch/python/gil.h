@@ -2,6 +2,8 @@
 
 #include <Python.h>
 
+#include <mutex>
+
 namespace thunder::dispatch {
 
 /// Lets other threads run Python while alive.
@@ -29,5 +31,11 @@ class GilHold {
  private:
   PyGILState_STATE state_;
 };
+
+/// Locks a mutex. Who holds it may be waiting for the GIL, so other threads run Python meanwhile. Needs the GIL.
+inline std::unique_lock<std::mutex> lock_without_gil(std::mutex& mutex) {
+  const GilRelease others_run(true);
+  return std::unique_lock(mutex);
+}
 
 }  // namespace thunder::dispatch

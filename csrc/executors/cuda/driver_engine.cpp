@@ -50,10 +50,11 @@ bool overlaps_kernels(at::Device device) {
   return major >= kLeastCapability;
 }
 
-/// Whether what is won by overlapping is more than what such a launch costs the processor (3 µs on an H200's host):
-/// only kernels of many threads keep a GPU busy for longer than their launches take, and a graph is launched as one.
+/// Whether what is won by overlapping is more than what such a launch costs the processor (3 to 6 µs on an H200's
+/// host): only kernels of many threads keep a GPU busy for longer than their launches take, and a graph is launched as
+/// one.
 bool is_worth_overlapping(const Driver& driver, const Launch& launch, const c10::Stream& stream) {
-  constexpr std::int64_t kLeastThreads = INT64_C(1) << 18U;
+  constexpr std::int64_t kLeastThreads = INT64_C(1) << 20U;
   if (launch.grid * launch.threads >= kLeastThreads) return true;
   int status = 0;
   return driver.is_capturing(stream.native_handle(), &status) == 0 && status != 0;

@@ -113,6 +113,8 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
   reads_.record_referent(native.self != nullptr ? native.self : call.callable);
   const bool hands_on = state_.options.hand_on.contains(native.function);
   const NativeEffect effect = hands_on ? NativeEffect::kNothing : effect_on_self(native);
+  if (effect >= NativeEffect::kSetItem && effect <= NativeEffect::kChange && !state_.memos.may_write(native.self))
+    return -1;
   if (const int status = call_with_members(call, native, effect, result); status != 0) return status;
   if (effect == NativeEffect::kOpaque) {
     if (const int status = call_is(call, native, result); status != 0) return status;
@@ -316,94 +318,6 @@ int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
   }
   if (owned.empty()) return 0;
   return call_seen({call.callable, replaced.data(), call.count, call.names}, result);
-}
-
-/// Whether a value that a memoized function gave holds tensors of the trace.
-bool NativeCalls::holds_traced(py::Borrowed value, int depth) const {
-  if (state_.hooks.is_traced(value)) return true;
-  constexpr int kDeepest = 4;
-  if (depth > kDeepest) return false;
-  const auto any_of = [&](PyObject* const* items, Py_ssize_t count) {
-    return std::any_of(items, items + count, [&](PyObject* item) { return holds_traced(item, depth + 1); });
-  };
-  if (PyList_Check(value) || PyTuple_Check(value)) return any_of(PySequence_Fast_ITEMS(value), Py_SIZE(value));
-  const py::Ref attributes = PyDict_Check(value) ? py::Ref::share(value) : instance_dict(value);
-  PyObject *key, *item;
-  Py_ssize_t position = 0;
-  while (attributes && PyDict_Next(attributes.get(), &position, &key, &item)) {
-    if (holds_traced(item, depth + 1)) return true;
-  }
-  return false;
-}
-
-/// The call with tensors from outside in the place of their trace tensors. Caches find results by these, and by which
-/// objects others are.
-std::vector<py::Ref> NativeCalls::memo_arguments(const VectorCall& call) {
-  std::vector<py::Ref> result;
-  for (PyObject* argument : call.all()) {
-    PyObject* real = state_.hooks.is_traced(argument) ? state_.hooks.original(argument) : nullptr;
-    result.push_back(real == nullptr ? py::Ref::share(argument) : py::Ref::steal(real));
-    Node* node = state_.provenance.find(result.back().get());
-    if (node != nullptr) reads_.record_state_as(*node, StateKind::kIdentity);
-  }
-  return result;
-}
-
-// The result of a function under functools.lru_cache stays in its cache, as in eager, where it is an object from
-// outside from then on. What the trace computes or writes is of each call, and has no place there.
-int NativeCalls::call_memoized(const VectorCall& call, PyObject** result) {
-  const std::vector<py::Ref> owned = memo_arguments(call);
-  std::vector<PyObject*> arguments{nullptr};
-  for (const py::Ref& each : owned) arguments.push_back(each.get());
-  const std::size_t count = call.count | PY_VECTORCALL_ARGUMENTS_OFFSET;
-  const Node* node = state_.provenance.find(call.callable);
-  PyObject* function = memoized_function(call.callable);
-  if (node != nullptr && function != nullptr && state_.provenance.find(function) == nullptr) {
-    reads_.admit_constant(function, expression(*node));
-  }
-  const long before = memo_misses(call.callable);
-  const std::uint64_t writes = state_.journal.write_count();
-  const std::size_t recorded = state_.hooks.recorded();
-  ++memoized_depth_;
-  *result = PyObject_Vectorcall(call.callable, arguments.data() + 1, count, call.names);
-  --memoized_depth_;
-  if (*result == nullptr) return -1;
-  const bool has_effects = state_.journal.write_count() != writes || state_.hooks.recorded() != recorded;
-  if (memo_misses(call.callable) != before && (has_effects || holds_traced(*result, 0))) {
-    if (py::Ref key = newest_memo_key(call.callable)) {
-      Py_CLEAR(*result);
-      return refuse_memo(call.callable, std::move(key));
-    }
-    if (PyErr_Occurred() != nullptr) return -1;
-  } else {
-    guard_memo(call.callable, call.count == 0 ? nullptr : owned[0].get(), *result);
-    const bool is_unknown = classify(*result, state_.hooks) == ConstantKind::kUnknown;
-    const bool is_kept = is_unknown && !reads_.is_made(call.callable);
-    if (is_kept && !is_real_tensor(*result, state_.hooks)) reads_.admit_constant(*result, describe(*result));
-  }
-  const int status = finish(*result, result);
-  return PyErr_Occurred() != nullptr ? -1 : status;
-}
-
-/// Guards that the cache still has a result: eager runs the function again once it has not.
-void NativeCalls::guard_memo(PyObject* function, PyObject* first, PyObject* result) {
-  Node* node = state_.provenance.find(function);
-  if (node == nullptr) return;
-  for (py::Ref& entry : memo_entries(function, first, result)) reads_.record_memo(*node, std::move(entry));
-}
-
-int NativeCalls::refuse_memo(PyObject* function, py::Ref key) {
-  fresh_memos_.emplace_back(py::Ref::share(function), std::move(key));
-  PyErr_Format(
-      PyExc_NotImplementedError,
-      "thunder.jit: %R, which caches its results, computes with tensors, or writes to something: this call runs "
-      "in eager, where the cache gets the result, and later ones are compiled",
-      function);
-  return -1;
-}
-
-void NativeCalls::forget_memoized() {
-  for (const auto& [function, key] : std::exchange(fresh_memos_, {})) forget_memo(function.get(), key.get());
 }
 
 int NativeCalls::call_unwrapped(const VectorCall& call, PyObject** result) {

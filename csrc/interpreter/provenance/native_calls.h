@@ -51,11 +51,21 @@ class NativeCalls {
   int call_format(const NativeCall& native, PyObject** result);
   bool write_slot(const VectorCall& call);
   int call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result);
+
+  // --- memoized_calls.cpp
   int call_memoized(const VectorCall& call, PyObject** result);
   void guard_memo(PyObject* function, PyObject* first, PyObject* result);
   [[nodiscard]] std::vector<py::Ref> memo_arguments(const VectorCall& call);
   int refuse_memo(PyObject* function, py::Ref key);
   [[nodiscard]] bool holds_traced(py::Borrowed value, int depth) const;
+  [[nodiscard]] py::Ref run_memoized(const VectorCall& call, const std::vector<py::Ref>& owned, bool* is_new,
+                                     bool* has_effects);
+  int call_memoized_with_numbers(const VectorCall& call, PyObject** result);
+  int refuse_memo_of_numbers();
+  [[nodiscard]] bool holds_number(py::Borrowed value, int depth) const;
+  [[nodiscard]] bool is_plain_tuple(py::Borrowed value) const;
+  [[nodiscard]] py::Ref with_numbers_of_now(py::Borrowed value) const;
+  [[nodiscard]] bool is_now(py::Borrowed value, py::Borrowed plain) const;
   /// Makes a call with other arguments than the program's.
   int call_seen(const VectorCall& call, PyObject** result);
   /// Ends a call that gave `value` (stolen), or raised.

@@ -26,6 +26,7 @@ class Tracker final : public Observer {
   [[nodiscard]] const Provenance& provenance() const { return state_.provenance; }
   [[nodiscard]] Journal& journal() { return state_.journal; }
   [[nodiscard]] TensorHooks& hooks() { return state_.hooks; }
+  [[nodiscard]] const MemoResults& memos() const { return state_.memos; }
   [[nodiscard]] PartReads& parts() { return parts_; }
   [[nodiscard]] const PartReads& parts() const { return parts_; }
   [[nodiscard]] Reads& reads() { return reads_; }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "interpreter/loop/observer.h"
 #include "interpreter/provenance/journal.h"
@@ -49,12 +50,30 @@ struct TrackerOptions {
   std::function<void(PyObject* exception)> notice_handler;
 };
 
+/// Lists and dicts that a function under functools.lru_cache gave, computed for this trace: in eager its cache has
+/// them, and the next call would see what is written to them.
+class MemoResults {
+ public:
+  explicit MemoResults(const TrackerOptions& options) : options_(options) {}
+  void keep(py::Borrowed result);
+  [[nodiscard]] bool contains(py::Borrowed object) const { return objects_.contains(object); }
+  /// Whether the program may write to an object, or hand it on; if not, an exception is set, and the trace is made
+  /// again with plain numbers.
+  [[nodiscard]] bool may_write(py::Borrowed object) const;
+
+ private:
+  const TrackerOptions& options_;
+  std::unordered_set<PyObject*> objects_;
+  std::vector<py::Ref> owned_;
+};
+
 /// Data that the parts of a Tracker share.
 struct TrackerState {
   TensorHooks& hooks;
   TrackerOptions options;
   Provenance provenance{};
   Journal journal{options.locate};
+  MemoResults memos{options};
 };
 
 /// The node of the tensor behind a trace tensor; null when there is none.

@@ -95,6 +95,7 @@ bool Writes::write_contents(py::Borrowed owner) {
 }
 
 bool Writes::before(PyObject* owner, WriteKind kind, PyObject* key) {
+  if (!state_.memos.may_write(owner)) return false;
   switch (kind) {
     case WriteKind::kAttribute:
     case WriteKind::kDeleteAttribute:

@@ -62,6 +62,8 @@ class TensorHooks {
   /// The number itself for an object that stands for one (`is_number`, `is_size`), else the object; numbers that stand
   /// in a tuple are replaced there.
   virtual PyObject* plain_number(PyObject* object) { return Py_NewRef(object); }
+  /// The number that an object which stands for one (`is_number`, `is_size`) is in this call; nothing is tied to it.
+  virtual PyObject* number_now(PyObject* object) { return Py_NewRef(object); }
   /// Returns what the program sees for a value that code in C gave (stolen), which may tell sizes of tensors of the
   /// trace.
   virtual PyObject* present_sizes(PyObject* value) { return value; }

@@ -200,6 +200,7 @@ std::uint32_t StructureBuilder::add(py::Borrowed value) {
 }
 
 std::uint32_t StructureBuilder::add_composite(py::Borrowed value) {
+  if (!tracker_.memos().may_write(value)) return kFailed;
   const std::uint32_t index = add_leaf(PartKind::kConstant, 0, nullptr);
   parts_by_object_.emplace(value, index);
   StructurePart part;  // filled aside: `parts_` grows meanwhile
