@@ -3,12 +3,14 @@
 A compiled module is an object of a class made for it, a subclass of `ThunderModule` and of the module's own class, and
 shares its `__dict__` with the original. Parameters, buffers, submodules, hooks, attributes and methods are therefore
 those of the original, in both directions, with nothing to delegate. Only the class's `__call__` differs: the compiled
-callable, written in C++ and kept from binding, so that Python's call slot reaches it without a Python frame.
+callable, written in C++ and kept from binding, so that Python's call slot reaches it without a Python frame. And its
+`forward`, which some libraries call in the place of the module, is the original's, compiled by itself: without hooks.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -139,6 +141,8 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
             __options__=options,
             __class__=_CLASS,
         )
+        if callable(getattr(original_type, "forward", None)):
+            namespace["forward"] = _compiled_forward(original, options)
         # Slots are not in the shared `__dict__`.
         for cls in original_type.__mro__:
             for name, slot in vars(cls).items():
@@ -146,6 +150,22 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
                     namespace.setdefault(name, _slot_of(original, slot))
 
     return types.new_class(original_type.__name__, (ThunderModule, original_type), exec_body=populate)
+
+
+def _compiled_forward(original: torch.nn.Module, options: Options) -> Callable[..., Any]:
+    """Return the method that compiles the `forward` of `original`'s class when it is first called."""
+    plain: Any = None
+    compiled: Any = None
+
+    @functools.wraps(type(original).forward)
+    def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        nonlocal plain, compiled
+        if plain is not type(original).forward:
+            plain = type(original).forward
+            compiled = _jit(types.MethodType(plain, original), options)
+        return compiled(*arguments, **keywords)
+
+    return forward
 
 
 def _slot_of(original: torch.nn.Module, slot: types.MemberDescriptorType) -> property:
@@ -222,7 +242,7 @@ def _clear_parts(module: torch.nn.Module) -> None:
     clear_parts(module)
 
 
-def _jit(module: torch.nn.Module, options: Options) -> Any:
+def _jit(what: Any, options: Options) -> Any:
     from thunder._jit import rebuild
 
-    return rebuild(module, options)
+    return rebuild(what, options)

@@ -487,3 +487,16 @@ def test_an_int_from_data_that_is_no_size_is_guarded_by_its_value() -> None:
     for at in (0, 2, 3, 1, 2):
         torch.testing.assert_close(compiled(x, torch.tensor(at)), program(x, torch.tensor(at)))
     assert specializations(compiled) == 4
+
+
+def test_ints_from_data_are_as_large_as_they_like() -> None:
+    table = torch.arange(70_000.0)
+
+    def program(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        return x * table[int(at)], table[: int(at)].sum(), x.new_zeros(int(at) + 1)
+
+    compiled = thunder.jit(program)
+    for at in (3, 7, 254, 255, 256, 300, 1000, 40_000, 69_999):
+        torch.testing.assert_close(compiled(torch.ones(3), torch.tensor(at)), program(torch.ones(3), torch.tensor(at)))
+    assert specializations(compiled) == 2
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import io
 import pickle
 import weakref
@@ -289,3 +290,56 @@ def test_fx_traces_a_module_that_holds_a_compiled_one(make) -> None:
         return torch.fx.symbolic_trace(nn.Sequential(nn.ReLU(), jit(make()))).code
 
     assert code(thunder.jit) == code(lambda module: module)
+
+
+class Scaled(nn.Module):
+    """A module that also hands on to its own `forward`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+        """Return the scaled layer."""
+        return self.layer(x).sin() * scale
+
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return self.forward(x) + self(x)
+
+
+def test_forward_is_compiled_and_runs_no_hooks() -> None:
+    module, calls = Scaled(), []
+    compiled = thunder.jit(module, fullgraph=True)
+    module.register_forward_hook(lambda *_: calls.append(1))
+    x = torch.randn(2, 4, requires_grad=True)
+    ours, theirs = compiled.forward(x, scale=2.0), module.forward(x, scale=2.0)
+    assert torch.equal(ours, theirs)
+    assert "ThunderBackward" in ours.grad_fn.name()
+    assert calls == []
+    torch.testing.assert_close(compiled.twice(x), module.twice(x))
+    assert calls == [1, 1]
+    assert torch.equal(thunder.jit(lambda x: compiled.forward(x) + 1)(x), module.forward(x) + 1)
+
+
+def test_forward_looks_like_that_of_the_class() -> None:
+    compiled = thunder.jit(Scaled())
+    assert inspect.ismethod(compiled.forward)
+    assert inspect.signature(compiled.forward) == inspect.signature(Scaled().forward)
+    assert inspect.getsource(type(compiled).forward) == inspect.getsource(Scaled.forward)
+    assert compiled.forward.__doc__ == "Return the scaled layer."
+
+
+def test_forward_follows_copies_and_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = thunder.jit(Scaled())
+    x = torch.randn(2, 4)
+    compiled.forward(x)
+    copied = copy.deepcopy(compiled)
+    with torch.no_grad():
+        copied.layer.weight.zero_()
+    assert torch.equal(copied.forward(x), copied.__wrapped__.forward(x))
+    assert not torch.equal(copied.forward(x), compiled.forward(x))
+    monkeypatch.setattr(Scaled, "forward", lambda self, x: x + 1)
+    assert torch.equal(compiled.forward(x), x + 1)
+    compiled.forward = lambda x: x + 2
+    assert torch.equal(compiled.forward(x), x + 2)
+    assert torch.equal(compiled(x), x + 2)

@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "dispatch/python/gil.h"
@@ -20,6 +21,9 @@ constexpr int kMostInVain = 8;
 /// MiB of the results of a forward, or of a backward, up to which it is recorded without being asked for. They are less
 /// than without gradients, as each program has memory of its own.
 constexpr std::int64_t kSmallMiB = 64;
+/// MiB that the forwards recorded so take in all.
+constexpr std::int64_t kSmallMiBInAll = 1024;
+std::atomic<std::int64_t> small_bytes_in_all = 0;
 
 std::vector<at::Tensor> tensors_of(std::span<const c10::IValue> values) {
   std::vector<at::Tensor> tensors;
@@ -68,7 +72,7 @@ class CopiesOut {
 std::shared_ptr<TrainingGraph> TrainingGraph::make(const compile::Compiled& computation, compile::CudaGraphs wanted) {
   const runtime::GraphFacts* facts = computation.training_facts();
   if (wanted == compile::CudaGraphs::kNone || facts == nullptr || !facts->obstacle.empty()) return nullptr;
-  auto graph = std::shared_ptr<TrainingGraph>(new TrainingGraph(wanted));
+  auto graph = std::shared_ptr<TrainingGraph>(new TrainingGraph(wanted, facts->bytes));
   if (std::ranges::find(facts->written, true) != facts->written.end()) {
     graph->forward_obstacle_ = "it writes to an input";
   } else if (wanted == compile::CudaGraphs::kSmall) {
@@ -85,10 +89,10 @@ TrainingGraph::~TrainingGraph() {
 }
 
 void TrainingGraph::reset() {
+  small_bytes_in_all -= std::exchange(small_bytes_, 0);
   forward_.reset();
   backward_.reset();
   in_use_.reset();
-  addresses_.start_again();
 }
 
 void TrainingGraph::retire(const std::string& reason) {
@@ -103,12 +107,18 @@ void TrainingGraph::drop() {
     forward_obstacle_ = "its inputs lie elsewhere too often";
   }
   reset();
+  addresses_.start_again();
 }
 
 void TrainingGraph::record_forward(const runtime::DifferentiableProgram& program, const Tensors& inputs) {
   if (!pool_) pool_ = RecordedGraph::new_pool(inputs.front().device());
   forward_.emplace(inputs, addresses_.moves(), run_of(program.forward), pool_.get());
   if (wanted_ != compile::CudaGraphs::kSmall) return;
+  small_bytes_ = bytes_;
+  if ((small_bytes_in_all += small_bytes_) > kSmallMiBInAll << 20) {
+    throw UserError(ErrorKind::kRuntime, "other programs' graphs take " + std::to_string(kSmallMiBInAll) +
+                                             " MiB (cuda_graphs=True records it)");
+  }
   std::int64_t copied = forward_->copied_bytes();
   for (const at::Tensor& output : std::span(forward_->results()).first(program.outputs.size())) {
     if (output.defined()) copied += static_cast<std::int64_t>(output.nbytes());
@@ -134,7 +144,7 @@ bool TrainingGraph::run_forward(const runtime::DifferentiableProgram& program, s
     forward_obstacle_ = obstacle_to([&] { record_forward(program, tensors); });
     // It may have asked for kernels of other layouts, and was recorded without.
     if (!forward_obstacle_.empty() || !program.forward.is_settled()) {
-      forward_.reset();
+      reset();
       return false;
     }
   }

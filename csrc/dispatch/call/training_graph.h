@@ -35,10 +35,10 @@ class TrainingGraph final : public runtime::GraphRunner {
 
  private:
   using Tensors = std::vector<at::Tensor>;
-  explicit TrainingGraph(compile::CudaGraphs wanted) : wanted_(wanted) {}
+  TrainingGraph(compile::CudaGraphs wanted, std::int64_t bytes) : wanted_(wanted), bytes_(bytes) {}
 
   [[nodiscard]] bool is_in_use() const { return !in_use_.expired(); }
-  /// Forgets both graphs, so that the next forward may be recorded.
+  /// Forgets both graphs.
   void reset();
   void drop();
   void record_forward(const runtime::DifferentiableProgram& program, const Tensors& inputs);
@@ -46,6 +46,8 @@ class TrainingGraph final : public runtime::GraphRunner {
   [[nodiscard]] std::vector<bool> moves_of_backward(const Tensors& inputs) const;
 
   const compile::CudaGraphs wanted_;
+  const std::int64_t bytes_;      ///< size of all results of the forward
+  std::int64_t small_bytes_ = 0;  ///< taken of what programs have in all that nobody asked to record
   mutable std::mutex mutex_;
   std::string forward_obstacle_;
   std::string backward_obstacle_;
