@@ -6,11 +6,12 @@ import collections
 import contextvars
 import dataclasses
 import functools
+import gc
 import operator
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -330,6 +331,19 @@ class Key:
     count: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlottedKey:
+    """One without a `__dict__`."""
+
+    count: int
+
+
+class NamedKey(NamedTuple):
+    """One that is a tuple."""
+
+    count: int
+
+
 @functools.cache
 def halved(count: int) -> int:
     if count % 2:
@@ -372,12 +386,30 @@ OF_SIZES: dict[str, tuple[Callable[..., Any], int]] = {
     "a class": (lambda x: (x, class_of(x.shape[0])), 2),
     "a condition": (lambda x: x[: halved(2 * x.shape[0])], 2),
     "a key that holds a size": (lambda x: x * keyed(Key(x.shape[0])), 5),
+    "a key with slots": (lambda x: x * keyed(SlottedKey(x.shape[0])), 5),
+    "a frozenset": (lambda x: x * smallest(frozenset(x.shape)), 5),
+    "a named tuple": (lambda x: x * keyed(NamedKey(x.shape[0])), 5),
 }
 
 
 @functools.cache
-def keyed(key: Key) -> int:
+def keyed(key: Key | SlottedKey | NamedKey) -> int:
     return key.count + 1
+
+
+@functools.cache
+def smallest(counts: frozenset[int]) -> int:
+    return min(counts)
+
+
+def test_a_cache_holds_no_keys_with_numbers_of_a_trace():
+    keyed.cache_clear()
+    compiled = thunder.jit(lambda x: x * keyed(SlottedKey(x.shape[0])) * keyed(Key(x.shape[0])))
+    for count in (2, 4, 6, 8):
+        compiled(torch.zeros(count, 3))
+    tables = [part for part in gc.get_referents(keyed) if isinstance(part, dict)]
+    keys = [argument for table in tables for key in table if isinstance(key, tuple) for argument in key]
+    assert [type(key.count) for key in keys] == [int] * 8
 
 
 @pytest.mark.parametrize("name", OF_SIZES)

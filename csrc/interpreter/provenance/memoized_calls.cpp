@@ -134,8 +134,12 @@ bool MemoResults::may_write(py::Borrowed object) const {
 
 namespace {
 
-/// Whether objects are equal by what they hold, and not by which ones they are.
-bool compares_contents(py::Borrowed object) { return Py_TYPE(object)->tp_hash != PyBaseObject_Type.tp_hash; }
+/// Whether an object is equal to others by what it holds, and not by which one it is: dicts and the like may be in one.
+bool compares_contents(py::Borrowed object) {
+  const bool is_of_program = PyType_Check(object) || PyModule_Check(object) || PyFunction_Check(object);
+  return !is_of_program && PyObject_IS_GC(static_cast<PyObject*>(object)) != 0 &&
+         Py_TYPE(object)->tp_hash != PyBaseObject_Type.tp_hash;
+}
 
 }  // namespace
 
@@ -143,20 +147,17 @@ bool compares_contents(py::Borrowed object) { return Py_TYPE(object)->tp_hash !=
 bool NativeCalls::holds_number(py::Borrowed value, int depth) const {
   if (state_.hooks.is_number(value) || state_.hooks.is_size(value)) return true;
   constexpr int kDeepest = 4;
-  if (depth > kDeepest) return false;
-  if (PyTuple_Check(value)) {
-    PyObject* const* items = PySequence_Fast_ITEMS(value);
-    if (std::any_of(items, items + PyTuple_GET_SIZE(value),
-                    [&](PyObject* item) { return holds_number(item, depth + 1); }))
-      return true;
-  }
-  const py::Ref attributes = compares_contents(value) ? instance_dict(value) : py::Ref();
-  PyObject *key, *item;
-  Py_ssize_t position = 0;
-  while (attributes && PyDict_Next(attributes.get(), &position, &key, &item)) {
-    if (holds_number(item, depth + 1)) return true;
-  }
-  return false;
+  const bool is_tensor = state_.hooks.is_traced(value) || state_.hooks.is_real_tensor(value);
+  if (depth > kDeepest || is_tensor || !compares_contents(value)) return false;
+  struct Search {
+    const NativeCalls& calls;
+    int depth;
+  } search{*this, depth + 1};
+  const auto visit = [](PyObject* part, void* argument) {
+    const auto* parts = static_cast<Search*>(argument);
+    return parts->calls.holds_number(part, parts->depth) ? 1 : 0;
+  };
+  return Py_TYPE(value)->tp_traverse(value, visit, &search) != 0;
 }
 
 /// A tuple that holds nothing but its items: a `torch.Size` is one.
