@@ -825,3 +825,37 @@ def test_statistics_that_get_their_sizes_from_a_call_are_left_to_eager() -> None
         results = [f(each, count, *extremes, scale, zero) for each in (x, x * 2)]
         seen.append([*results, count, *extremes, scale, zero])
     torch.testing.assert_close(seen[1], seen[0])
+
+
+class Clocked:
+    def method(self, x: torch.Tensor) -> torch.Tensor:
+        return x * time.time()
+
+    __call__ = method
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (Clocked().method, "Clocked.method runs in eager"),
+        (Clocked(), "Clocked.__call__ runs in eager"),
+        (functools.partial(Clocked().method), "functools.partial of Clocked.method runs in eager"),
+        (functools.partial(functools.partial(Clocked())), "functools.partial of Clocked.__call__ runs in eager"),
+    ],
+)
+def test_refusal_names_the_callable(function: Any, name: str) -> None:
+    with pytest.warns(thunder.EagerFallbackWarning, match=name):
+        thunder.jit(function)(X)
+
+
+@pytest.mark.parametrize("mode", ["r", "complete"])
+def test_formula_that_has_no_derivative_for_its_arguments_raises_in_the_backward(mode: str) -> None:
+    def f(a: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(a * 1, mode=mode)[1] * 2
+
+    g = thunder.jit(f, fullgraph=True)
+    for a in (torch.randn(5, 3), torch.randn(5, 3).requires_grad_()):
+        torch.testing.assert_close(g(a), f(a))
+    for function in (f, g):
+        with pytest.raises(RuntimeError, match=r"linalg.qr|differentiable"):
+            function(a).sum().backward()

@@ -36,6 +36,18 @@ class TraceLock {
   std::recursive_mutex& mutex_;
 };
 
+/// A callable as people know it: a bound method and a partial by the function behind them, an object by the method of
+/// its class.
+std::string name_of(py::Borrowed callable) {
+  if (PyMethod_Check(callable)) return interpreter::describe(PyMethod_GET_FUNCTION(callable));
+  const std::string name = interpreter::describe(callable);
+  const std::string type = Py_TYPE(callable)->tp_name;
+  if (name != "an object of type " + type) return name;
+  const bool is_partial = type == "functools.partial";
+  const py::Ref function = py::Ref::steal(is_partial ? PyObject_GetAttrString(callable, "func") : nullptr);
+  return function ? type + " of " + name_of(function.get()) : type + ".__call__";
+}
+
 }  // namespace
 
 // The exception itself would keep the frames of the trace alive.
@@ -254,7 +266,7 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
   const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
   const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
   if (!type) return false;
-  const std::string name = interpreter::describe(callable_);
+  const std::string name = name_of(callable_);
   if (failure.is_of_program) {
     return PyErr_WarnFormat(type.get(), 1,
                             "thunder.jit: %s ran in eager this time, as its compiled program raised what it does not "
