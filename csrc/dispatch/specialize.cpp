@@ -74,9 +74,9 @@ std::shared_ptr<const Specialization> make_eager(ProgramCapture& capture) {
   const py::SavedError failure;
   capture.tracker().journal().rollback();
   if (tracer::take_raised_for_data()) return nullptr;
-  if (std::ranges::any_of(capture.trace().symbols, tracer::looks_at_data)) return nullptr;
   auto specialization = std::make_shared<Specialization>();
   specialization->runs_eager = true;
+  specialization->is_last_resort = std::ranges::any_of(capture.trace().symbols, tracer::looks_at_data);
   try {
     capture.fill(*specialization);
   } catch (...) {

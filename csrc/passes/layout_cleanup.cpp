@@ -82,25 +82,37 @@ bool keeps_order(const ir::Operator& op) {
   return operators::is_reshape(op) || op.name == "aten::unsqueeze" || op.name == "aten::squeeze";
 }
 
+/// Whether a reshape of `origin` gives the tensor that reshapes of reshapes of it give: where one of them copies, the
+/// result may lie in memory otherwise than one that is a view.
+bool gives_alike(ir::ValueId origin, const ir::TensorType& type, const ValueRewriter& rewriter) {
+  const ir::TensorType* from = rewriter.type(origin);
+  return from != nullptr && operators::strides_of_reshape(*from, type.sizes) == type.strides;
+}
+
 ir::ValueId reshape(ir::BoundSymbol& symbol, const ValueRewriter& rewriter) {
   const ir::TensorType* type = rewriter.type(single_result(symbol));
   if (!keeps_order(*symbol.op) || type == nullptr) return ir::kNoValue;
   bool only_views = symbol.op->name == "aten::view";
+  bool joined_by_views = only_views;
+  bool only_reshapes = operators::is_reshape(*symbol.op);
   ir::ValueId origin = value_argument(symbol, 0);
-  ir::ValueId joined = ir::kNoValue;  ///< the furthest value behind reshapes alone
+  ir::ValueId joined = origin;  ///< the furthest value behind reshapes alone that gives the same
   while (origin != ir::kNoValue) {
     const ir::TensorType* from = rewriter.type(origin);
     if (from != nullptr && same_layout(*from, *type)) return origin;
     const ir::BoundSymbol* maker = rewriter.maker(origin);
     if (maker == nullptr || !keeps_order(*maker->op)) break;
-    if (!operators::is_reshape(*maker->op) && joined == ir::kNoValue) joined = origin;
-    if (joined == ir::kNoValue) only_views = only_views && maker->op->name == "aten::view";
+    only_reshapes = only_reshapes && operators::is_reshape(*maker->op);
+    only_views = only_views && maker->op->name == "aten::view";
     origin = value_argument(*maker, 0);
+    // A copy is not to be made later than it was where a write lies in between.
+    if (!only_views && !rewriter.is_constant_memory(origin)) continue;
+    if (!only_reshapes || !gives_alike(origin, *type, rewriter)) continue;
+    joined = origin;
+    joined_by_views = only_views;
   }
-  if (joined == ir::kNoValue) joined = origin;
-  if (!operators::is_reshape(*symbol.op) || joined == value_argument(symbol, 0) || joined == ir::kNoValue)
-    return ir::kNoValue;
-  const ir::Operator* op = only_views ? symbol.op : rewriter.find_operator("aten::reshape", "");
+  if (joined == value_argument(symbol, 0)) return ir::kNoValue;
+  const ir::Operator* op = joined_by_views ? symbol.op : rewriter.find_operator("aten::reshape", "");
   if (op == nullptr) return ir::kNoValue;
   symbol.op = op;
   symbol.arguments[0] = joined;

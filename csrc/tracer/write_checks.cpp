@@ -62,17 +62,29 @@ std::vector<at::Tensor> others_than(const at::Tensor& target, std::vector<at::Te
   return tensors;
 }
 
-bool follows_from_order(const c10::OperatorHandle& op, std::span<const IValue> arguments, const at::Tensor& target) {
-  if (overlaps_itself(target)) return true;
-  const bool may_read_target = goes_element_by_element(op);
-  return std::ranges::any_of(others_than(target, tensors_of(arguments)), [&](const at::Tensor& other) {
-    return share_elements(target, other) && !(may_read_target && show_same_elements(target, other));
-  });
-}
-
 bool is_out_variant(const c10::OperatorHandle& op) {
   return std::ranges::any_of(op.schema().arguments(), [](const c10::Argument& argument) {
     return argument.kwarg_only() && is_written_to(argument);
+  });
+}
+
+/// Whether a call is what its operator does in place: `addmm(a, x, y, out=a)` is `a.addmm_(x, y)`.
+bool is_as_in_place(const c10::OperatorHandle& op, std::span<const IValue> arguments, const at::Tensor& target) {
+  if (!is_out_variant(op) || !arguments.front().isTensor() || !arguments.front().toTensor().is_same(target)) {
+    return false;
+  }
+  std::string overload = op.operator_name().overload_name;
+  overload.resize(overload.size() - std::min(overload.size(), overload.ends_with("_out") ? 4UL : 3UL));
+  return c10::Dispatcher::singleton().findSchema({op.operator_name().name + "_", overload}).has_value();
+}
+
+bool follows_from_order(const c10::OperatorHandle& op, std::span<const IValue> arguments, const at::Tensor& target) {
+  if (overlaps_itself(target)) return true;
+  const bool may_read_target = goes_element_by_element(op);
+  std::vector<at::Tensor> others = others_than(target, tensors_of(arguments));
+  if (is_as_in_place(op, arguments, target)) others = others_than(target, std::move(others));
+  return std::ranges::any_of(others, [&](const at::Tensor& other) {
+    return share_elements(target, other) && !(may_read_target && show_same_elements(target, other));
   });
 }
 

@@ -73,6 +73,32 @@ TEST(a_reshape_back_is_nothing) {
   CHECK_EQ(e.cleaned(back).symbols.size(), 1U);
 }
 
+TEST(a_view_of_a_copy_is_no_view_of_what_was_copied) {
+  Example e;
+  const ValueId turned = e.call(kTransposed, {e.x, 0, 1}, permuted({3, 2, 4}, {4, 12, 1}));
+  const ValueId copy = e.call(kReshape, {turned, ArgumentList{24}}, tensor_type(Dtype::kFloat32, {24}));
+  const ValueId split = e.call(kView, {copy, ArgumentList{3, 2, 2, 2}}, tensor_type(Dtype::kFloat32, {3, 2, 2, 2}));
+  const Trace result = e.cleaned(split);
+  CHECK_EQ(result.symbols.size(), 4U);
+  CHECK(result.symbols[2].op == &kView);
+}
+
+TEST(a_copy_of_a_copy_is_one_copy) {
+  for (const Dim& size : {Dim(5), Dim::symbol(0, 5)}) {
+    Example e;
+    const ValueId heads = e.trace.add_input(tensor_type(Dtype::kFloat32, {2, 3, size, 4}), "heads");
+    const ValueId turned =
+        e.call(kTransposed, {heads, 1, 2}, permuted({2, size, 3, 4}, {Dim(12) * size, 4, Dim(4) * size, 1}));
+    const ValueId copy =
+        e.call(kReshape, {turned, ArgumentList{2, size, 12}}, tensor_type(Dtype::kFloat32, {2, size, 12}));
+    const Dim rows = Dim(2) * size;
+    const ValueId flat = e.call(kView, {copy, ArgumentList{rows, 12}}, tensor_type(Dtype::kFloat32, {rows, 12}));
+    const Trace result = e.cleaned(flat);
+    CHECK_EQ(result.symbols.size(), 3U);
+    CHECK_EQ(result.symbols[1].op->name, "aten::reshape");
+  }
+}
+
 TEST(a_transposition_back_is_nothing_and_two_are_a_permutation) {
   Example back, two;
   const TypePtr swapped = permuted({4, 3, 2}, {1, 4, 12});

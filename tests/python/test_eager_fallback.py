@@ -96,6 +96,67 @@ def test_refusal_warns_once_with_its_line_and_runs_in_eager() -> None:
     assert "it ran in eager" in str(thunder.explain_misses(f))
 
 
+def refused_behind_data(x: torch.Tensor, gate: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+    x = x * 2 if x.sum() > 0 else x
+    return x * (time.time() > 0) if gate.sum() > 0 else x + scale
+
+
+def traces_of(f: Any, calls: list[tuple[Any, ...]]) -> list[bool]:
+    """Say of each call whether it is traced; the result is that of the plain function."""
+    traced = []
+    for arguments in calls:
+        before = len(thunder.explain_misses(f))
+        assert torch.equal(f(*arguments), refused_behind_data(*arguments))
+        traced.append(len(thunder.explain_misses(f)) > before)
+    return traced
+
+
+ONES = torch.ones(3)
+
+
+def test_equal_refusals_behind_data_are_not_tried_at_each_call() -> None:
+    f = thunder.jit(refused_behind_data)
+    with pytest.warns(thunder.EagerFallbackWarning, match="time.time") as caught:
+        assert traces_of(f, [(ONES, ONES)] * 8) == [True] * 3 + [False] * 5
+    assert ["this time" in str(warning.message) for warning in caught] == [True, False]
+    assert eager_calls(f) == 8
+
+
+@FALLBACK
+def test_call_in_another_situation_is_tried_after_equal_refusals() -> None:
+    f = thunder.jit(refused_behind_data, dynamic=False)
+    assert traces_of(f, [(ONES, ONES)] * 5) == [True] * 3 + [False] * 2
+    longer = torch.ones(5)
+    assert traces_of(f, [(longer, -ONES), (longer, ONES), (longer, -ONES)]) == [True, True, False]
+    assert traces_of(f, [(ONES, ONES), (ONES, ONES, 2.0), (ONES, -ONES, 3.0)])[0] is False
+    assert eager_calls(f) == 8
+
+
+@FALLBACK
+def test_what_was_compiled_goes_before_a_refusal_behind_data() -> None:
+    f = thunder.jit(refused_behind_data)
+    assert traces_of(f, [(ONES, -ONES)] + [(ONES, ONES)] * 4) == [True] * 4 + [False]
+    hits = thunder.cache_hits(f)
+    assert traces_of(f, [(ONES, -ONES), (ONES, ONES)] * 5) == [False] * 10
+    assert thunder.cache_hits(f) == hits + 5
+
+
+@FALLBACK
+def test_refusals_behind_data_between_programs_that_compile_are_tried_again() -> None:
+    f = thunder.jit(refused_behind_data)
+    with torch.no_grad():
+        calls = [(ONES * sign, ONES * gate) for sign in (1, -1) for gate in (1, 1, -1)]
+    assert traces_of(f, calls) == [True] * 6
+
+
+@FALLBACK
+def test_refusals_behind_data_that_differ_at_each_call_end() -> None:
+    f = thunder.jit(refused_behind_data, dynamic=False)
+    calls = [(ONES, torch.ones(size)) for size in range(1, 31)]
+    traced = traces_of(f, calls)
+    assert traced == [True] * 16 + [False] * 14
+
+
 def gives_a_lock(x: torch.Tensor) -> Any:
     y = x * 2
     return y, threading.Lock()
@@ -764,3 +825,37 @@ def test_statistics_that_get_their_sizes_from_a_call_are_left_to_eager() -> None
         results = [f(each, count, *extremes, scale, zero) for each in (x, x * 2)]
         seen.append([*results, count, *extremes, scale, zero])
     torch.testing.assert_close(seen[1], seen[0])
+
+
+class Clocked:
+    def method(self, x: torch.Tensor) -> torch.Tensor:
+        return x * time.time()
+
+    __call__ = method
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (Clocked().method, "Clocked.method runs in eager"),
+        (Clocked(), "Clocked.__call__ runs in eager"),
+        (functools.partial(Clocked().method), "functools.partial of Clocked.method runs in eager"),
+        (functools.partial(functools.partial(Clocked())), "functools.partial of Clocked.__call__ runs in eager"),
+    ],
+)
+def test_refusal_names_the_callable(function: Any, name: str) -> None:
+    with pytest.warns(thunder.EagerFallbackWarning, match=name):
+        thunder.jit(function)(X)
+
+
+@pytest.mark.parametrize("mode", ["r", "complete"])
+def test_formula_that_has_no_derivative_for_its_arguments_raises_in_the_backward(mode: str) -> None:
+    def f(a: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(a * 1, mode=mode)[1] * 2
+
+    g = thunder.jit(f, fullgraph=True)
+    for a in (torch.randn(5, 3), torch.randn(5, 3).requires_grad_()):
+        torch.testing.assert_close(g(a), f(a))
+    for function in (f, g):
+        with pytest.raises(RuntimeError, match=r"linalg.qr|differentiable"):
+            function(a).sum().backward()

@@ -356,3 +356,17 @@ def test_no_code_of_the_program_runs_to_describe_its_objects(hold: Callable[[Any
         compiled(torch.ones(2), held)
         assert "computation" not in str(thunder.last_prologue_traces(compiled)[-1])
     assert len(thunder.explain_misses(compiled)) == 2
+
+
+def test_condition_on_an_int_that_changes_is_not_told_as_data_alone() -> None:
+    state = {"step": 0}
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        state["step"] += 1
+        rate = 1 - 0.9 ** state["step"]
+        return x * (rate if rate > 0.5 else 1.0)
+
+    g = thunder.jit(f)
+    for _ in range(10):
+        g(X)
+    assert "the outcome of a condition on a number that changes" in str(thunder.explain_misses(g))

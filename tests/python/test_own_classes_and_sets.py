@@ -416,3 +416,131 @@ def test_variables_that_inspect_finds() -> None:
         return f, [lambda: items.append(5.0), items.clear]
 
     compare(make)
+
+
+class Named:
+    """Has a set of texts that is a copy of another one's."""
+
+    def __init__(self, other: Named | None = None) -> None:
+        self.names: set[str] = set()
+        if other is not None:
+            self.names.update(other.names)
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "updated": Named,
+    "copied": lambda kept: types.SimpleNamespace(names=kept.names.copy()),
+    "made": lambda kept: types.SimpleNamespace(names=set(kept.names)),
+    "frozen": lambda kept: types.SimpleNamespace(names=frozenset(kept.names)),
+}
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 40, 70, 300])
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_a_set_keep_their_order(name: str, count: int) -> None:
+    kept = types.SimpleNamespace(state=Named())
+    for number in range(count):
+        kept.state.names.add(f"name{number}")
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        kept.state = COPIES[name](kept.state)
+        return x + len(kept.state.names)
+
+    g = thunder.jit(f)
+    for call in range(6):
+        before = kept.state.names
+        assert torch.equal(g(torch.ones(2)), torch.ones(2) + count)
+        assert kept.state.names == before
+        assert (kept.state.names is not before) == (name != "frozen" or call == 0)
+    assert thunder.cache_misses(g) <= 2
+
+
+def test_sets_that_are_returned_are_of_one_call() -> None:
+    g = thunder.jit(lambda x: (x * 2, {"a", "b", "c"}))
+    g(torch.ones(2))[1].add("d")
+    assert g(torch.ones(2))[1] == {"a", "b", "c"}
+
+
+class Key:
+    pass
+
+
+@pytest.mark.parametrize("make", [dict, collections.OrderedDict], ids=["dict", "ordered"])
+def test_objects_of_one_class_as_keys_of_what_grows(make: Any) -> None:
+    def f(x: torch.Tensor, cache: Any, grows: Key, stays: Key) -> torch.Tensor:
+        cache[grows] = torch.cat([cache[grows], x], 1)
+        return cache[grows].sum() + cache[stays].sum()
+
+    keys = [Key(), Key(), Key()]
+    for grows, stays in [(0, 1), (1, 0), (2, 1)]:
+        g = thunder.jit(f)
+        cache, expected = (make((key, torch.ones(1, 3 + 9 * i)) for i, key in enumerate(keys)) for _ in range(2))
+        for i in range(8):
+            x = torch.full((1, 1), float(i))
+            got = g(x, cache, keys[grows], keys[stays])
+            assert torch.equal(got, f(x, expected, keys[grows], keys[stays]))
+            assert [value.shape for value in cache.values()] == [value.shape for value in expected.values()]
+        assert thunder.compile_stats(g)["specializations"] == 2
+
+
+class Derived(dict[str, Any]):
+    pass
+
+
+@pytest.mark.parametrize("make", [dict, collections.OrderedDict, Derived])
+@pytest.mark.parametrize("method", ["keys", "values", "items"])
+def test_views_of_dicts_are_returned_and_stored(make: Any, method: str) -> None:
+    kept = types.SimpleNamespace(view=None)
+
+    def f(x: torch.Tensor) -> Any:
+        made = make(a=x * 2, b=3)
+        kept.view = getattr(made, method)()
+        return getattr(made, method)(), made
+
+    g = thunder.jit(f, fullgraph=True)
+    for scale in (1.0, 2.0):
+        view, made = g(torch.ones(2) * scale)
+        stored, plain = kept.view, f(torch.ones(2) * scale)[0]
+        made["c"] = 5
+        assert type(view) is type(plain)
+        assert len(view) == len(stored) == 3
+        assert str(list(stored)[:2]) == str(list(plain))
+    assert thunder.cache_misses(g) == 1
+
+
+def test_views_of_dicts_from_outside() -> None:
+    table = {"a": 1}
+    g = thunder.jit(lambda x: (x * 2, table.keys(), types.MappingProxyType(table)), fullgraph=True)
+    for name in ("b", "c"):
+        _, keys, proxy = g(torch.ones(2))
+        table[name] = 2
+        assert list(keys) == list(proxy) == list(table)
+    assert thunder.cache_misses(g) == 1
+
+
+class Tree:
+    """As linear_operator keeps the names of what a function was given."""
+
+    def __init__(self, parts: dict[str, torch.Tensor]) -> None:
+        self.names = parts.keys()
+
+
+class Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tree: Tree, x: torch.Tensor) -> torch.Tensor:
+        ctx.tree = tree
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        parts = dict(zip(ctx.tree.names, ctx.saved_tensors, strict=True))
+        return None, gradient * parts["a"]
+
+
+def test_view_of_a_dict_in_the_context_of_a_function() -> None:
+    g = thunder.jit(lambda x: Solve.apply(Tree({"a": x}), x), fullgraph=True)
+    for scale in (1.0, 3.0):
+        x = (torch.ones(3) * scale).requires_grad_()
+        g(x).sum().backward()
+        assert torch.equal(x.grad, torch.ones(3) * scale)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
+import random
 from typing import Any
 
 import pytest
@@ -127,3 +130,82 @@ def test_two_returned_views_share_memory() -> None:
 )
 def test_memory_format(program: Function, memory_format: torch.memory_format) -> None:
     assert_as_eager(program, x(2, 3, 4, 4, grad=False).to(memory_format=memory_format).requires_grad_())
+
+
+RESHAPES = [
+    ("heads_split", lambda a: (a + 1).transpose(1, 2).reshape(2, a.shape[2], 12).view(2, a.shape[2], 3, 4)),
+    ("heads_to_rows", lambda a: (a + 1).transpose(1, 2).reshape(2, a.shape[2], 12).view(2 * a.shape[2], 12)),
+    ("flat_between", lambda a: (a * 2).transpose(0, 3).flatten().view(4, 3, a.shape[2], 2)),
+    ("strided", lambda a: (a * 2)[:, ::2].reshape(2, -1).view(2, 2, -1, 4)),
+    ("expanded", lambda a: a.sum(1, keepdim=True).expand(2, 3, -1, 4).reshape(2, -1).view(2, 3, -1, 4)),
+    ("of_the_input", lambda a: a.transpose(1, 2).reshape(2, -1).view(2, a.shape[2], 3, 4)),
+    ("then_a_view", lambda a: (a + 1).transpose(1, 2).reshape(2, a.shape[2], 12).view(2, a.shape[2], 3, 4).view(-1)),
+    ("written", lambda a: (a + 1).transpose(1, 2).reshape(2, -1).view(2, a.shape[2], 3, 4).mul_(2)),
+    (
+        "strides_read",
+        lambda a: torch.as_strided(
+            (a + 1).transpose(1, 2).reshape(2, -1).view(2, -1, 3, 4).sigmoid(), (2, a.shape[2], 3, 4), (2, 3, 4, 1)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@parametrize(RESHAPES)
+def test_views_of_a_reshape_that_copies(program: Function, grad: bool) -> None:
+    jitted = thunder.jit(program)
+    for size in (4, 5, 6, 7, 1):
+        torch.manual_seed(size)
+        a = torch.randn(2, 3, size, 4, requires_grad=grad)
+        want, got = program(a), jitted(a)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+        assert (got.data_ptr() == a.data_ptr()) == (want.data_ptr() == a.data_ptr())
+    assert thunder.compile_stats(jitted)["eager_calls"] == 0
+    assert thunder.compile_stats(jitted)["specializations"] <= 3
+
+
+def _divided(draw: random.Random, elements: int) -> list[int]:
+    """Draw sizes of a tensor with so many elements."""
+    sizes = []
+    while elements > 1 or draw.random() < 0.3:
+        sizes.append(draw.choice([size for size in range(1, elements + 1) if elements % size == 0]))
+        elements //= sizes[-1]
+    return sizes
+
+
+def _random_reshapes(seed: int) -> Function:
+    """Return a program of transpositions, slices and reshapes, each of which eager accepts."""
+    draw = random.Random(seed)
+    steps: list[tuple[str, tuple[Any, ...]]] = []
+    a = torch.arange(48.0).view(2, 4, 1, 6)
+    for _ in range(8):
+        dim = draw.randrange(a.dim()) if a.dim() > 0 else 0
+        step: tuple[str, tuple[Any, ...]]
+        match draw.choice(["transpose", "narrow", "reshape", "reshape", "view", "view", "add", "unsqueeze"]):
+            case "transpose":
+                step = ("transpose", (dim, -1))
+            case "narrow":
+                step = ("narrow", (dim, 0, max(a.shape[dim] - 1, 1) if a.dim() > 0 else 1))
+            case "add":
+                step = ("add", (1,))
+            case "unsqueeze":
+                step = ("unsqueeze", (dim,))
+            case kind:
+                step = (kind, (_divided(draw, a.numel()),))
+        with contextlib.suppress(RuntimeError, IndexError):
+            a = getattr(a, step[0])(*step[1])
+            steps.append(step)
+    return lambda a: functools.reduce(lambda value, step: getattr(value, step[0])(*step[1]), steps, a)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_reshapes_have_the_strides_of_eager(seed: int) -> None:
+    for number in range(5):
+        program = _random_reshapes(5 * seed + number)
+        a = torch.arange(48.0).view(2, 4, 1, 6)
+        with torch.no_grad():
+            want, got = program(a), thunder.jit(program, fullgraph=True)(a)
+        assert torch.equal(got, want)
+        assert got.stride() == want.stride()
+        assert (got.data_ptr() == a.data_ptr()) == (want.data_ptr() == a.data_ptr())

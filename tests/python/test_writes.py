@@ -343,3 +343,43 @@ def test_gradients_of_writes_by_positions(view: str, source: str, order: str) ->
         "part": torch.randn(5, 3)[1:],
     }
     assert_as_eager(program, layouts[order].detach().requires_grad_(), misses=None)
+
+
+A = torch.arange(9.0).view(3, 3)
+INTO_OWN_ARGUMENT: dict[str, Any] = {
+    "addmm": lambda a: torch.addmm(a, A[:, :2], A[:2], out=a),
+    "addmm_beta": lambda a: torch.addmm(a, A[:, :2], A[:2], beta=0.0, alpha=0.5, out=a),
+    "baddbmm": lambda a: torch.baddbmm(b := a[None], A[None], A[None], beta=0.5, out=b),
+    "addmv": lambda a: torch.addmv(b := a[0], A, A[1], out=b),
+    "addr": lambda a: torch.addr(a, A[0], A[1], out=a),
+    "cumsum": lambda a: torch.cumsum(a, 1, out=a),
+    "cumprod": lambda a: torch.cumprod(a, 0, out=a),
+    "tril": lambda a: torch.tril(a, out=a),
+    "lerp": lambda a: torch.lerp(a, A, 0.25, out=a),
+    "index_add": lambda a: torch.index_add(a, 0, torch.tensor([0, 2, 0]), A, out=a),
+    "scatter": lambda a: torch.scatter(a, 1, torch.tensor([[0, 2], [1, 0]]), A, out=a),
+    "scatter_value": lambda a: torch.scatter(a, 1, torch.tensor([[0, 2], [1, 0]]), 7.0, out=a),
+}
+
+
+@pytest.mark.parametrize("from_outside", [True, False])
+@pytest.mark.parametrize("name", INTO_OWN_ARGUMENT)
+def test_result_into_the_first_argument_is_as_in_place(name: str, from_outside: bool) -> None:
+    def program(a: torch.Tensor) -> Any:
+        a = a if from_outside else a + 1
+        return INTO_OWN_ARGUMENT[name](a) * 2, a
+
+    jitted = thunder.jit(program, fullgraph=True)
+    for fill in (0.5, float("nan")):
+        given, expected = torch.full((3, 3), fill), torch.full((3, 3), fill)
+        torch.testing.assert_close(jitted(given), program(expected), equal_nan=True)
+        torch.testing.assert_close(given, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [lambda a: torch.addmm(a, a, A, out=a), lambda a: torch.addmm(A, a, A, out=a), lambda a: torch.mm(a, A, out=a)],
+)
+def test_result_into_an_argument_that_is_read_as_a_whole_is_left_to_eager(program: Any) -> None:
+    with pytest.warns(thunder.EagerFallbackWarning, match="that it reads"):
+        thunder.jit(program)(torch.ones(3, 3))

@@ -53,6 +53,7 @@ void GuardedSet::add(std::shared_ptr<const Specialization> specialization, std::
   } else {
     same->second |= bit;
   }
+  if (specialization->is_last_resort) last_resorts_ |= bit;
   members_.push_back(std::move(specialization));
   uses_.push_back({number, ++clock_});
 }
@@ -194,6 +195,11 @@ Served GuardedSet::run(std::size_t index, const interpreter::GuardRun& found, Py
 
 Served GuardedSet::call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
   last_stop_.reset();
+  const Served served = call_any(arguments, candidates & ~last_resorts_, result);
+  return served != Served::kNo ? served : call_any(arguments, candidates & last_resorts_, result);
+}
+
+Served GuardedSet::call_any(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result) {
   while (candidates != 0) {
     interpreter::GuardRun found;
     candidates = tree_.run(arguments, tensor_check(tensor_guards_), candidates, found);

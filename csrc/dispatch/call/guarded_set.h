@@ -42,7 +42,7 @@ class GuardedSet {
   /// Those of `candidates` whose guards hold; nothing runs.
   [[nodiscard]] Candidates check(const interpreter::CallArguments& arguments, Candidates candidates);
 
-  /// Runs the first of the candidates that holds.
+  /// Runs the first of the candidates that holds, last resorts last.
   Served call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
   /// Where the last call that looked at data observed a value that no specialization goes on with.
   [[nodiscard]] const std::optional<Stop>& last_stop() const { return last_stop_; }
@@ -67,6 +67,7 @@ class GuardedSet {
     uses_[index].last = ++clock_;
   }
   Served run(std::size_t index, const interpreter::GuardRun& found, PyObject** result);
+  Served call_any(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
   std::uint32_t guard_number(const TensorGuard& guard);
   [[nodiscard]] interpreter::TensorCheck tensor_check(const std::vector<TensorGuard>& guards) const;
   [[nodiscard]] std::size_t choose(Candidates accepted) const;
@@ -91,6 +92,7 @@ class GuardedSet {
   std::vector<TensorGuard> tensor_guards_;  ///< distinct ones
   std::vector<std::pair<ThreadState, Candidates>> states_;
   std::size_t recent_ = 0;
+  Candidates last_resorts_ = 0;
   std::optional<Stop> last_stop_;
 };
 

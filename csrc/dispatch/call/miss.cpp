@@ -72,8 +72,10 @@ py::Ref to_python(const Miss& miss) {
 }
 
 std::string describe(const Stop& stop) {
-  std::string reason = stop.unmet.empty() ? "a number or shape that was read from a tensor's data is another one"
-                                          : "the program is for sizes for which " + stop.unmet;
+  std::string reason = stop.unmet.empty()
+                           ? "a number or shape that was read from a tensor's data is another one, or the outcome of a "
+                             "condition on a number that changes"
+                           : "the program is for sizes for which " + stop.unmet;
   if (stop.location.file == nullptr) return reason;
   return reason + " (read at " + *stop.location.file + ":" + std::to_string(stop.location.line) + ")";
 }

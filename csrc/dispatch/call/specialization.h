@@ -66,6 +66,8 @@ struct Specialization {
   bridge::RandomSources random{};
   /// Under these guards the callable could not be traced: it is called as it is, and there is no computation.
   bool runs_eager = false;
+  /// The program had looked at data before that: with other data it may be another specialization's.
+  bool is_last_resort = false;
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files that guards tell
   bool grad_mode_after = true;
   double trace_seconds = 0;

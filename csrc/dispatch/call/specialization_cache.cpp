@@ -16,6 +16,8 @@ constexpr std::uint64_t kHitsForEach = 64;  ///< a trace takes about as long as 
 constexpr std::size_t kMostExplained = 256;
 /// Traces that failed in a row and told nothing about later calls, after which calls are not traced any more.
 constexpr std::size_t kMostFailedTraces = 16;
+/// Traces that looked at data and failed for one cause, after which calls with the same guards run in eager.
+constexpr std::size_t kMostRefusals = 3;
 
 /// Waits for a lock with the GIL released: its holder needs the GIL to go on.
 class TraceLock {
@@ -34,18 +36,30 @@ class TraceLock {
   std::recursive_mutex& mutex_;
 };
 
+/// A callable as people know it: a bound method and a partial by the function behind them, an object by the method of
+/// its class.
+std::string name_of(py::Borrowed callable) {
+  if (PyMethod_Check(callable)) return interpreter::describe(PyMethod_GET_FUNCTION(callable));
+  const std::string name = interpreter::describe(callable);
+  const std::string type = Py_TYPE(callable)->tp_name;
+  if (name != "an object of type " + type) return name;
+  const bool is_partial = type == "functools.partial";
+  const py::Ref function = py::Ref::steal(is_partial ? PyObject_GetAttrString(callable, "func") : nullptr);
+  return function ? type + " of " + name_of(function.get()) : type + ".__call__";
+}
+
 }  // namespace
 
 // The exception itself would keep the frames of the trace alive.
 SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceOutcome& outcome) {
   const py::Ref error = take_error();
   std::string cause = describe_error(error.get(), outcome.location, outcome.definition);
-  return {std::move(cause), outcome.location, outcome.context, false, false, std::nullopt};
+  return {std::move(cause), outcome.location, outcome.context};
 }
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
   const py::Ref error = take_error();
-  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true, false, std::nullopt};
+  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true};
 }
 
 Served SpecializationCache::leave_to_eager(Failure& failure) const {
@@ -179,6 +193,13 @@ bool SpecializationCache::may_run_eager(const TraceOutcome& outcome, Failure& fa
   return true;
 }
 
+bool SpecializationCache::is_to_stay(const TraceOutcome& outcome, const Failure& failure) const {
+  if (outcome.made == nullptr || mode_ != CacheMode::kConstantValues || has_overrides(module_)) return false;
+  if (!outcome.made->is_last_resort) return true;
+  const auto earlier = refusals_.find(failure.cause);
+  return earlier != refusals_.end() && earlier->second + 1 >= kMostRefusals;
+}
+
 Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
                                        PyObject** result, Failure& failure) {
   const std::vector<std::shared_ptr<const Specialization>> known = all();
@@ -194,8 +215,8 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
       failure.miss = std::move(explained_.back());
       explained_.pop_back();
     }
-    failure.is_kept =
-        runs_eager && keeps && made != nullptr && mode_ == CacheMode::kConstantValues && !has_overrides(module_);
+    failure.is_kept = runs_eager && keeps && is_to_stay(outcome, failure);
+    failure.follows_data = made == nullptr || made->is_last_resort;
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
@@ -206,7 +227,10 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
                                                  : set->call(arguments, interpreter::Candidates{1} << index, result);
   if (served == Served::kEager) return leave_to_eager(failure);
-  if (served == Served::kYes) failed_traces_ = 0;
+  if (served == Served::kYes) {
+    failed_traces_ = 0;
+    refusals_.clear();
+  }
   if (served != Served::kNo) return served;
   const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
   if (may_fail && !failures.empty()) return Served::kNo;
@@ -236,11 +260,13 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
     explained_.push_back(*failure.miss);
     explained_.back().reason = "it ran in eager: " + failure.cause;
   }
-  if (!warned_of_.insert(failure.cause).second) return true;
+  const auto [told, is_new] = warned_of_.try_emplace(failure.cause, failure.is_kept);
+  if (!is_new && (told->second || !failure.is_kept)) return true;
+  told->second = failure.is_kept;
   const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
   const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
   if (!type) return false;
-  const std::string name = interpreter::describe(callable_);
+  const std::string name = name_of(callable_);
   if (failure.is_of_program) {
     return PyErr_WarnFormat(type.get(), 1,
                             "thunder.jit: %s ran in eager this time, as its compiled program raised what it does not "
@@ -278,7 +304,10 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
     add_location(failure.location);
     return nullptr;
   }
-  if (!failure.is_of_program && !failure.is_kept) ++failed_traces_;
+  if (!failure.is_of_program && (failure.follows_data || !failure.is_kept)) {
+    ++failed_traces_;
+    ++refusals_[failure.cause];
+  }
   if (!warn_of_eager(failure)) Py_CLEAR(result);
   return result;
 }

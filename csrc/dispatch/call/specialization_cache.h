@@ -1,10 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -61,7 +61,8 @@ class SpecializationCache {
     std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
     bool is_of_program = false;                       ///< the compiled program raised it when it ran
     bool is_kept = false;                             ///< later calls like this one run in eager at once
-    std::optional<Miss> miss;                         ///< why the call was traced
+    bool follows_data = false;                        ///< other data may lead elsewhere
+    std::optional<Miss> miss{};                       ///< why the call was traced
     bool is_timed = false;                            ///< past the limit, to choose between eager and traces
     /// Takes the pending exception, if there is one.
     static Failure of_trace(const TraceOutcome& outcome);
@@ -97,7 +98,11 @@ class SpecializationCache {
   /// Raises for a call that would run a module whose parameters transforms replaced as it is.
   PyObject* refuse_eager(const Failure& failure) const;
   PyObject* run_eager(const interpreter::CallArguments& arguments, const Failure& failure);
-  /// Tells the user once for each cause; false with an exception set where warnings are errors.
+  /// Whether later calls run in eager at once whose guards are those of a trace that failed. Where the program looked
+  /// at data before, other data may lead elsewhere: only once traces have failed alike so often that this is unlikely.
+  [[nodiscard]] bool is_to_stay(const TraceOutcome& outcome, const Failure& failure) const;
+  /// Tells the user once for each cause, and once more when it has calls run in eager at once; false with an exception
+  /// set where warnings are errors.
   bool warn_of_eager(const Failure& failure);
   std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
   [[nodiscard]] std::size_t count() const;
@@ -110,8 +115,10 @@ class SpecializationCache {
   SizeHistory sizes_;
   bool warned_ = false;
   PastLimit past_limit_;
-  std::set<std::string> warned_of_;                              ///< causes of eager runs that the user was told
+  /// Causes of eager runs that the user was told, and whether it was told that later calls run in eager, too.
+  std::map<std::string, bool> warned_of_;
   std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
+  std::map<std::string, std::size_t> refusals_;                  ///< how many of them, by their cause
   std::size_t made_ = 0;                                         ///< specializations that were kept at some time
   std::uint64_t hits_before_room_ = 0;                           ///< when room was made last
   std::shared_ptr<const Sets> sets_ = std::make_shared<Sets>();  ///< replaced under the GIL

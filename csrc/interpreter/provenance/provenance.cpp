@@ -63,7 +63,22 @@ std::string text_of(py::Borrowed string) {
   return text == nullptr ? "?" : std::string(text, static_cast<std::size_t>(size));
 }
 
+std::string describe_type(const PyTypeObject* type) { return std::string("an object of type ") + type->tp_name; }
+
 std::string spell_node(const Node& node, int depth);
+
+/// A key of a dict; one that is told by its type alone is numbered among those of its type.
+std::string spell_key(py::Borrowed dict, py::Borrowed key) {
+  constexpr std::size_t kMost = 1000;
+  std::string text = describe(key);
+  if (!PyDict_Check(dict) || text != describe_type(Py_TYPE(key))) return text;
+  std::size_t number = 1;
+  PyObject* other = nullptr;
+  for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &other, nullptr) != 0 && other != key;) {
+    if (Py_TYPE(other) == Py_TYPE(key) && ++number > kMost) return text;
+  }
+  return number == 1 ? text : text + ", number " + std::to_string(number);
+}
 
 std::string spell_dict_item(const Node& dict, py::Borrowed key, int depth) {
   if (dict.accessor == Accessor::kInstanceDict) {
@@ -84,7 +99,7 @@ std::string spell_dict_item(const Node& dict, py::Borrowed key, int depth) {
       return is_number ? owner + "[" + name + "]" : owner + "." + name;
     }
   }
-  return spell_node(dict, depth + 1) + "[" + describe(key) + "]";
+  return spell_node(dict, depth + 1) + "[" + spell_key(dict.object.get(), key) + "]";
 }
 
 std::string spell_step(const Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, int depth) {
@@ -162,8 +177,6 @@ std::string shortened(std::string text) {
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "…";
   return text;
 }
-
-std::string describe_type(const PyTypeObject* type) { return std::string("an object of type ") + type->tp_name; }
 
 std::string describe_items(const char* open, py::Borrowed container, const char* close, int depth) {
   const py::Ref items = items_of(container);

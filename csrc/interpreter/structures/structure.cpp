@@ -170,11 +170,11 @@ void Construction::make(std::uint32_t index) {
       done = place && fill(place.get(), part.kind, part, part.children.size());
       break;
     case PartKind::kSet:
-      place = py::Ref::steal(PySet_New(nullptr));
-      done = place && fill(place.get(), part.kind, part, part.children.size());
+      place = py::Ref::steal(PySet_New(part.object.get()));
+      done = place && (part.object || fill(place.get(), part.kind, part, part.children.size()));
       break;
     case PartKind::kFrozenSet: {
-      const py::Ref items = make_tuple(part, part.children.size());
+      const py::Ref items = part.object ? part.object : make_tuple(part, part.children.size());
       place = py::Ref::steal(items ? PyFrozenSet_New(items.get()) : nullptr);
       break;
     }

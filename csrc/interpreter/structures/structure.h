@@ -15,7 +15,7 @@ enum class PartKind : std::uint8_t {
   kTuple,     ///< `children`; `object` is the type (a named tuple's, or torch.Size)
   kList,
   kDict,  ///< `children` are keys and values in turn
-  kSet,
+  kSet,   ///< `object`: null, or a set of constants, which it is a copy of
   kFrozenSet,
   kSlice,
   kMethod,    ///< function and self

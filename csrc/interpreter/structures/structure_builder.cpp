@@ -8,6 +8,7 @@
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/deque.h"
+#include "interpreter/python/dict_view.h"
 #include "interpreter/python/slots.h"
 
 namespace thunder::interpreter {
@@ -223,6 +224,17 @@ bool StructureBuilder::add_children(StructurePart& part, py::Borrowed sequence) 
   return true;
 }
 
+// Copies of a set with room for its members alone have one order, whoever copies them again. Adding them one by one
+// gives another order, which the next call would be traced for.
+bool StructureBuilder::add_order(StructurePart& part, py::Borrowed container) const {
+  const auto is_constant = [this](std::uint32_t child) {
+    return structure_.parts_[child].kind == PartKind::kConstant && structure_.parts_[child].object;
+  };
+  if (!PyAnySet_Check(container) || !std::ranges::all_of(part.children, is_constant)) return true;
+  part.object = py::Ref::steal(PySet_New(container));
+  return part.object.get() != nullptr;
+}
+
 bool StructureBuilder::add_pairs(StructurePart& part, py::Borrowed dict) {
   const py::Ref ordered = copy_of_dict(dict);
   if (!ordered) return false;
@@ -241,7 +253,7 @@ bool StructureBuilder::add_container(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
   if (type == &PyTuple_Type || type == &PyList_Type || type == &PySet_Type || type == &PyFrozenSet_Type) {
     part.kind = base_container(value);
-    return add_children(part, value);
+    return add_children(part, value) && add_order(part, value);
   }
   if (type == &PyDict_Type || type == &PyODict_Type) {
     part.kind = PartKind::kDict;
@@ -344,7 +356,23 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
                     py::Ref::steal(PyDict_Copy(keywords.get())));
   }
   if (PyWeakref_CheckRefExact(value) || type == keyed_ref_type()) return add_weak_reference(part, value);
+  if (PyObject* mapping = mapping_behind(value)) return add_dict_view(part, value, mapping);
   return add_instance(part, value);
+}
+
+// `dict.keys()` and its like are made anew by the method of `dict`, or of OrderedDict, whose views are others; a
+// `types.MappingProxyType` by its type.
+bool StructureBuilder::add_dict_view(StructurePart& part, py::Borrowed view, py::Borrowed mapping) {
+  PyTypeObject* type = Py_TYPE(view);
+  py::Ref callable = py::Ref::share(reinterpret_cast<PyObject*>(type));
+  if (type != &PyDictProxy_Type) {
+    const char* method = PyDictKeys_Check(view) ? "keys" : PyDictValues_Check(view) ? "values" : "items";
+    const bool is_plain = type == &PyDictKeys_Type || type == &PyDictValues_Type || type == &PyDictItems_Type;
+    PyTypeObject* maker = is_plain ? &PyDict_Type : &PyODict_Type;
+    callable = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(maker), method));
+  }
+  return callable && add_call(part, callable.get(), py::Ref::steal(PyTuple_Pack(1, static_cast<PyObject*>(mapping))),
+                              py::Ref::steal(PyDict_New()));
 }
 
 bool StructureBuilder::add_weak_reference(StructurePart& part, py::Borrowed value) {

@@ -35,6 +35,7 @@ class StructureBuilder {
   std::uint32_t add_composite(py::Borrowed value);
   bool add_container(StructurePart& part, py::Borrowed value);
   bool add_weak_reference(StructurePart& part, py::Borrowed value);
+  bool add_dict_view(StructurePart& part, py::Borrowed view, py::Borrowed mapping);
   bool add_instance(StructurePart& part, py::Borrowed value);
   bool shows_other_memory(py::Borrowed array);
   bool add_native(StructurePart& part, py::Borrowed value);
@@ -42,6 +43,7 @@ class StructureBuilder {
   /// `callable(*arguments, **keywords)`; both are new containers.
   bool add_call(StructurePart& part, py::Borrowed callable, py::Ref arguments, py::Ref keywords);
   bool add_children(StructurePart& part, py::Borrowed sequence);
+  bool add_order(StructurePart& part, py::Borrowed container) const;
   bool add_pairs(StructurePart& part, py::Borrowed dict);
   [[nodiscard]] bool is_size(py::Borrowed value) const;
   bool is_shareable(py::Borrowed value);
