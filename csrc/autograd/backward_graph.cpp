@@ -221,7 +221,10 @@ class Walk {
     if (!options_.accumulate || !gradient.defined() || (!options_.targets.empty() && !is_target)) return;
     if (is_target) collected_.erase(&node);
     if (options_.before_leaf) options_.before_leaf(leaf);
-    accumulate_into_leaf(leaf, std::move(gradient));
+    {
+      const std::shared_ptr<void> scope = options_.while_accumulating ? options_.while_accumulating() : nullptr;
+      accumulate_into_leaf(leaf, std::move(gradient));
+    }
     if (const auto& hook = node.tensor_post_acc_grad_hooks()) (*hook)(leaf);
     if (options_.after_leaf) options_.after_leaf(leaf);
   }

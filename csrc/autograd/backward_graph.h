@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/edge.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct BackwardWalk {
   /// Whether a gradient has these sizes, which the receiving node expects: then it need not be reduced. Empty: the node
   /// tells.
   std::function<bool(const at::Tensor& gradient, c10::SymIntArrayRef sizes)> has_sizes{};
+  /// Gives what lives while a gradient is laid out as its leaf is and added to the leaf's; may be empty.
+  std::function<std::shared_ptr<void>()> while_accumulating{};
   /// Called before a leaf's node runs.
   std::function<void(const at::Tensor& leaf)> before_leaf{};
   /// Runs the hooks of a leaf that stands for a tensor from outside on its gradient; may be empty.

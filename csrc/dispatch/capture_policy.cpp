@@ -217,6 +217,7 @@ void add_substitutes(interpreter::TrackerOptions& options) {
   add_random_substitutes(options);
   add_tensor_substitutes(options);
   add_pickle_substitutes(options);
+  add_array_substitutes(options);
   add_device_substitutes(options);
   add_functional_substitutes(options);
   add_higher_order_substitutes(options);

@@ -14,6 +14,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
@@ -287,7 +288,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
       continue;
     }
     if (const auto size = dim_of_size_number(output.get())) {
-      planner.add_size(*size);
+      planner.add_size(*size, type_of_size(output.get()));
       continue;
     }
     require_plain_output(output.get());

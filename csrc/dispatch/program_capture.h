@@ -56,7 +56,7 @@ class ProgramCapture final : tracer::RecordingHost {
   /// exception set.
   [[nodiscard]] std::optional<ir::Trace> record(const compile::Options& options);
   /// Makes the computation one for all sizes that are symbols; see `ProgramSizes::settle`.
-  [[nodiscard]] bool settle_sizes(ir::Trace& trace) { return sizes_.settle(trace, plan_); }
+  [[nodiscard]] bool settle_sizes(ir::Trace& trace) { return sizes_.settle(trace); }
   /// Gives a specialization what is known of the program besides the computation, once.
   void fill(Specialization& specialization);
   /// The facts that this attempt found, for the next one.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/timer.h"
 #include "compile/execution.h"
 #include "dispatch/call/compile_computation.h"
@@ -37,6 +39,15 @@ void note_results(const ir::Trace& trace, Specialization& specialization) {
   }
 }
 
+/// Throws where results are computed of a symbol to which neither an input nor a check gives its value.
+void require_symbols_of_results(const ir::Trace& trace, const OutputPlan& plan) {
+  std::set<std::uint32_t> known;
+  for (const ir::SymbolSource& source : ir::symbol_sources(trace)) known.insert(source.symbol);
+  for (const ir::FoundSymbol& found : ir::found_symbols(trace)) known.insert(found.symbol);
+  if (std::ranges::all_of(plan.symbols(), [&](std::uint32_t symbol) { return known.contains(symbol); })) return;
+  throw UserError(ErrorKind::kNotImplemented, "thunder.jit: a size among the results is needed as a number");
+}
+
 /// Records the program and compiles the trace. Null with a Python exception set, also where the program is to be traced
 /// again.
 std::shared_ptr<const Specialization> make_compiled(ProgramCapture& capture, const Traced& traced,
@@ -51,6 +62,7 @@ std::shared_ptr<const Specialization> make_compiled(ProgramCapture& capture, con
   note_results(*trace, *specialization);
   transform_call(traced, capture.hooks(), options, *trace, *specialization);
   try {
+    require_symbols_of_results(*trace, specialization->plan);
     compile_computation(*trace, others, options, *specialization);
   } catch (const std::exception&) {
     if (!capture.sizes().has_symbols()) throw;

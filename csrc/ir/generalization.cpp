@@ -90,7 +90,7 @@ SizeSamples sample_sizes(const Trace& trace) {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       symbols[sources[i].symbol] = candidate(attempt, i, sources.size());
     }
-    for (const Condition& condition : trace.conditions) raise_to(condition, symbols);
+    for (const Condition& condition : trace.conditions) adjust_to(condition, symbols);
     return symbols;
   };
   std::size_t attempt = 0;
@@ -119,10 +119,16 @@ SizeSamples sample_sizes(const Trace& trace) {
   return samples;
 }
 
-void raise_to(const Condition& condition, std::vector<std::int64_t>& symbols) {
-  const auto symbol = symbol_of(condition.right);
-  if (condition.kind != Condition::Kind::kAtMost || !symbol || holds(condition, symbols)) return;
-  symbols[*symbol] += evaluate(condition.left, symbols);
+void adjust_to(const Condition& condition, std::vector<std::int64_t>& symbols) {
+  if (holds(condition, symbols)) return;
+  const auto left = symbol_of(condition.left);
+  const auto right = symbol_of(condition.right);
+  if (condition.kind == Condition::Kind::kEqual) {
+    if (left) symbols[*left] = evaluate(condition.right, symbols);
+    if (!left && right) symbols[*right] = evaluate(condition.left, symbols);
+  } else if (condition.kind == Condition::Kind::kAtMost && right) {
+    symbols[*right] += evaluate(condition.left, symbols);
+  }
 }
 
 std::vector<Condition> equality_of(const Dim& left, const Dim& right) {

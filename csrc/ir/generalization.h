@@ -23,8 +23,8 @@ using SizeSamples = std::vector<std::vector<std::int64_t>>;
 /// The conditions under which two expressions are equal.
 [[nodiscard]] std::vector<Condition> equality_of(const Dim& left, const Dim& right);
 
-/// Raises a symbol that the condition sets a lower bound for until it holds.
-void raise_to(const Condition& condition, std::vector<std::int64_t>& symbols);
+/// Changes a symbol that the condition sets a lower bound for, or gives the value of, so that it holds.
+void adjust_to(const Condition& condition, std::vector<std::int64_t>& symbols);
 
 /// Finds the expression that a number is which was seen at each of some sizes.
 class SizeFit {

@@ -28,12 +28,12 @@ struct Term {
 /// Canonical: a leaf, or a sum of terms with different leaves, none of them zero, that is no leaf and no number.
 class SizeExpression {
  public:
-  enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax };
+  enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax, kSquareRoot };
   Kind kind = Kind::kSymbol;
   std::uint32_t symbol = 0;
   std::vector<Term> terms;  ///< for kSum: those with more leaves first
   Dim left;                 ///< first operand of a function
-  Dim right;
+  Dim right;                ///< zero for kSquareRoot, which has one operand
   std::string text;
 };
 
@@ -143,7 +143,16 @@ std::int64_t floor_quotient(std::int64_t left, std::int64_t right) {
   return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
 }
 
+std::int64_t rounded_root(std::int64_t number) {
+  if (number <= 0) return 0;
+  auto root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(number)));
+  while (root > number / root) --root;
+  while (root + 1 <= number / (root + 1)) ++root;
+  return root;
+}
+
 std::int64_t apply(Kind kind, std::int64_t left, std::int64_t right) {
+  if (kind == Kind::kSquareRoot) return rounded_root(left);
   if (kind == Kind::kFloorDivide) return floor_quotient(left, right);
   return kind == Kind::kMin ? std::min(left, right) : std::max(left, right);
 }
@@ -154,11 +163,13 @@ const SizeExpression* intern_function(Kind kind, const Dim& left, const Dim& rig
   expression.kind = kind;
   expression.left = left;
   expression.right = right;
-  if (kind == Kind::kFloorDivide) {
-    const auto operand = [](const Dim& dim) {
-      const bool is_leaf = dim.is_concrete() ? dim.hint >= 0 : dim.expression->kind != Kind::kSum;
-      return is_leaf ? to_string(dim) : "(" + to_string(dim) + ")";
-    };
+  const auto operand = [](const Dim& dim) {
+    const bool is_leaf = dim.is_concrete() ? dim.hint >= 0 : dim.expression->kind != Kind::kSum;
+    return is_leaf ? to_string(dim) : "(" + to_string(dim) + ")";
+  };
+  if (kind == Kind::kSquareRoot) {
+    expression.text = "int(" + operand(left) + "**0.5)";
+  } else if (kind == Kind::kFloorDivide) {
     expression.text = "(" + operand(left) + "//" + operand(right) + ")";
   } else {
     expression.text = (kind == Kind::kMin ? "min(" : "max(") + to_string(left) + ", " + to_string(right) + ")";
@@ -216,6 +227,29 @@ Dim floor_divide(const Dim& left, const Dim& right) {
 Dim smaller(const Dim& left, const Dim& right) { return left == right ? left : function_of(Kind::kMin, left, right); }
 Dim larger(const Dim& left, const Dim& right) { return left == right ? left : function_of(Kind::kMax, left, right); }
 
+namespace {
+
+/// nullopt: it is the square of no product of symbols.
+std::optional<Dim> exact_root(const Dim& dim) {
+  const std::vector<Term> terms = terms_of(dim);
+  if (terms.size() != 1 || terms[0].leaves.size() % 2 != 0) return std::nullopt;
+  Term root{rounded_root(terms[0].factor), {}};
+  if (root.factor * root.factor != terms[0].factor) return std::nullopt;
+  for (std::size_t i = 0; i < terms[0].leaves.size(); i += 2) {
+    const SizeExpression* leaf = terms[0].leaves[i];
+    if (leaf != terms[0].leaves[i + 1] || leaf->kind != Kind::kSymbol) return std::nullopt;
+    root.leaves.push_back(leaf);
+  }
+  return sum_of({std::move(root)}, rounded_root(dim.hint));
+}
+
+}  // namespace
+
+Dim square_root(const Dim& dim) {
+  if (const auto root = exact_root(dim)) return *root;
+  return function_of(Kind::kSquareRoot, dim, 0);
+}
+
 std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor) {
   if (divisor == Dim(0)) return std::nullopt;
   if (dim.is_concrete() && divisor.is_concrete()) {
@@ -255,11 +289,13 @@ Dim rewrite(const Dim& dim, const std::function<Dim(const Dim& part)>& rule) {
     const Kind kind = dim.expression->kind;
     const Dim left = rewrite(dim.expression->left, rule);
     const Dim right = rewrite(dim.expression->right, rule);
-    const auto quotient = kind == Kind::kFloorDivide ? exact_quotient(left, right) : std::nullopt;
+    const auto exact = kind == Kind::kFloorDivide  ? exact_quotient(left, right)
+                       : kind == Kind::kSquareRoot ? exact_root(left)
+                                                   : std::nullopt;
     if (left.is_concrete() && right.is_concrete()) {
       result = apply(kind, left.hint, right.hint);
-    } else if (quotient || left == right) {
-      result = quotient.value_or(left);
+    } else if (exact || left == right) {
+      result = exact.value_or(left);
     } else {
       result.expression = intern_function(kind, left, right);
     }
@@ -343,6 +379,7 @@ std::optional<std::int64_t> least_function(const SizeExpression& function) {
   if (function.kind == Kind::kMax && left && right) return std::max(*left, *right);
   if (!left || (function.kind == Kind::kMin && !right)) return std::nullopt;
   if (function.kind == Kind::kMin) return std::min(*left, *right);
+  if (function.kind == Kind::kSquareRoot) return rounded_root(*left);
   const bool divides_by_number = function.right.is_concrete() && function.right.hint > 0;
   return divides_by_number ? std::optional(floor_quotient(*left, function.right.hint)) : std::nullopt;
 }
@@ -377,6 +414,7 @@ double magnitude(const Dim& dim, const std::function<double(std::uint32_t symbol
     return sum;
   }
   const double left = magnitude(expression.left, size_of);
+  if (expression.kind == Kind::kSquareRoot) return std::sqrt(left) + 1;
   const double right = magnitude(expression.right, size_of);
   if (expression.kind != Kind::kFloorDivide) return std::max(left, right);
   return (expression.right.is_concrete() ? left / right : left) + 1;
@@ -463,7 +501,7 @@ std::vector<Term> read_terms(ByteReader& reader, std::span<const SizeExpression*
 
 const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeExpression* const> earlier) {
   const std::uint64_t kind = reader.read_number();
-  THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kMax), "ir/size", "no such kind of expression");
+  THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kSquareRoot), "ir/size", "no such kind of expression");
   Dim result;
   if (kind == static_cast<std::uint64_t>(Kind::kSymbol)) {
     const std::uint32_t symbol = reader.read_small();
@@ -479,6 +517,8 @@ const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeEx
       if (number != 0) operand.expression = earlier_one(earlier, number - 1);
     }
     const bool is_number = operands[0].is_concrete() && operands[1].is_concrete();
+    const bool has_two = kind != static_cast<std::uint64_t>(Kind::kSquareRoot) || operands[1] == Dim(0);
+    THUNDER_CHECK(has_two, "ir/size", "a square root has two operands");
     if (!is_number) result.expression = intern_function(static_cast<Kind>(kind), operands[0], operands[1]);
   }
   THUNDER_CHECK(!result.is_concrete(), "ir/size", "an expression is a number");

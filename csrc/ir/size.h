@@ -45,6 +45,8 @@ inline Dim& operator*=(Dim& left, const Dim& right) { return left = left * right
 [[nodiscard]] Dim floor_divide(const Dim& left, const Dim& right);
 [[nodiscard]] Dim smaller(const Dim& left, const Dim& right);
 [[nodiscard]] Dim larger(const Dim& left, const Dim& right);
+/// Rounded down, as `math.isqrt`. The dimension is not negative.
+[[nodiscard]] Dim square_root(const Dim& dim);
 /// The dimension that `divisor` times gives `dim`, whatever the symbols are; nullopt: there is no such expression.
 [[nodiscard]] std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor);
 [[nodiscard]] Dim product_of(std::span<const Dim> dims);

@@ -47,6 +47,10 @@ class GradientFollower {
 [[nodiscard]] std::function<bool(const at::Tensor& tensor, c10::SymIntArrayRef sizes)> sizes_at_hand(
     const Recording& program);
 
+/// For `autograd::BackwardWalk::while_accumulating`: who lays a gradient out as its leaf is passes over dimensions of
+/// size one, and may read their strides, where any will do. Empty: there are no other sizes.
+[[nodiscard]] std::function<std::shared_ptr<void>()> all_strides_at_hand(const Recording& program);
+
 /// `RecordingHost::derive` for a node of the program.
 [[nodiscard]] std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Tensor> cotangents);
 

@@ -232,6 +232,12 @@ std::function<bool(const at::Tensor&, c10::SymIntArrayRef)> sizes_at_hand(const 
   };
 }
 
+std::function<std::shared_ptr<void>()> all_strides_at_hand(const Recording& program) {
+  SizeShadows* const shadows = shadows_of(static_cast<const Recorder&>(program));
+  if (shadows == nullptr) return {};
+  return [shadows] { return std::make_shared<SizeShadows::AllStrides>(*shadows); };
+}
+
 std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Tensor> cotangents) {
   SizeShadows* const shadows = shadows_of(static_cast<const Recorder&>(node.recorder()));
   if (shadows != nullptr) return shadows->derive(node, std::move(cotangents));

@@ -23,6 +23,25 @@ std::vector<ir::Condition> equality_as_traced(const ir::Dim& left, const ir::Dim
   return ir::SizeQuestions({traced.begin(), traced.end()}).are_equal(left, right).conditions;
 }
 
+/// Divides both of two sizes by the symbols, and the small primes, that divide both: where one becomes a symbol,
+/// samples at which they are equal are found.
+void divide_by_common_factors(ir::Dim& left, ir::Dim& right, ir::SymbolValues traced) {
+  constexpr std::int64_t kLargestPrime = 61;
+  const auto divide = [&](const ir::Dim& factor) {
+    for (;;) {
+      const auto first = ir::exact_quotient(left, factor);
+      const auto second = ir::exact_quotient(right, factor);
+      if (!first || !second) return;
+      left = *first;
+      right = *second;
+    }
+  };
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(left, symbols);
+  for (const std::uint32_t symbol : symbols) divide(ir::Dim::symbol(symbol, traced[symbol]));
+  for (std::int64_t factor = 2; factor <= kLargestPrime; ++factor) divide(factor);
+}
+
 /// A call, and what is told of it.
 class Call {
  public:
@@ -77,7 +96,8 @@ class Call {
     Compared compared = compare_sizes(left, comparison, right);
     if (compared.outcome) std::ranges::move(compared.conditions, std::back_inserter(notes.conditions));
   }
-  void require_equal(const ir::Dim& left, const ir::Dim& right) {
+  void require_equal(ir::Dim left, ir::Dim right) {
+    if (left.hint != 0 && left.hint == right.hint) divide_by_common_factors(left, right, traced_);
     std::ranges::move(equality_as_traced(left, right, traced_), std::back_inserter(notes.conditions));
   }
   /// The quotient that an operation needs to be exact; nullopt: it is not.

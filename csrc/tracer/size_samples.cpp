@@ -43,15 +43,12 @@ std::int64_t other_sample_of(const SizeSymbol& symbol, std::size_t attempt, std:
 /// Changes a symbol that a condition names by itself so that it holds.
 void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
   const auto left = ir::symbol_of(condition.left);
-  const auto right = ir::symbol_of(condition.right);
-  if (condition.kind == ir::Condition::Kind::kEqual) {
-    if (left) values[*left] = std::max<std::int64_t>(ir::evaluate(condition.right, values), 2);
-    if (!left && right) values[*right] = std::max<std::int64_t>(ir::evaluate(condition.left, values), 2);
-  } else if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
+  if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
     values[*left] = condition.right.hint * std::max<std::int64_t>(values[*left] / condition.right.hint, 1);
   } else {
-    ir::raise_to(condition, values);
+    ir::adjust_to(condition, values);
   }
+  for (std::int64_t& value : values) value = std::max<std::int64_t>(value, 2);
 }
 
 }  // namespace

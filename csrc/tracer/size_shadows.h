@@ -68,6 +68,18 @@ class SizeShadows final : public SizeReads, public SizeUses {
     SizeShadows& shadows_;
   };
 
+  /// While alive, strides are told also where a size is one.
+  class AllStrides {
+   public:
+    explicit AllStrides(SizeShadows& shadows) : shadows_(shadows) { shadows_.tells_all_strides_ = true; }
+    ~AllStrides() { shadows_.tells_all_strides_ = false; }
+    AllStrides(const AllStrides&) = delete;
+    AllStrides& operator=(const AllStrides&) = delete;
+
+   private:
+    SizeShadows& shadows_;
+  };
+
   /// A symbol as the program gets it: an int among the arguments.
   [[nodiscard]] c10::SymInt symbol(std::uint32_t index);
   /// The integers that depend on symbols in each of these views, the first of which gave `tensor`, the next one what
@@ -245,6 +257,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   bool wants_samples_ = false;
   /// Few sizes were left, and the program got numbers for what it computed: what it decides on them is for no others.
   bool gave_numbers_ = false;
+  bool tells_all_strides_ = false;
   int depth_ = 0;
 };
 

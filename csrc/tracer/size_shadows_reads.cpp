@@ -141,7 +141,8 @@ c10::SymIntArrayRef SizeShadows::sym_sizes(const c10::TensorImpl& tensor) {
 
 c10::SymIntArrayRef SizeShadows::sym_strides(const c10::TensorImpl& tensor) {
   std::optional<ir::Dims> strides;
-  if (tells_sizes() && dims_of(tensor) && has_only_sizes_from_two_on(tensor)) strides = strides_of(tensor);
+  const bool are_told = tells_all_strides_ || has_only_sizes_from_two_on(tensor);
+  if (tells_sizes() && dims_of(tensor) && are_told) strides = strides_of(tensor);
   if (!strides) note_read(tensor);
   const Inside inside(*this);
   if (!strides) return tensor.sym_strides();

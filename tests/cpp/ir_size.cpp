@@ -56,6 +56,21 @@ TEST(a_floor_division_that_is_exact_is_a_quotient) {
   CHECK(floor_divide(kRows * 4, 8) != kRows);
 }
 
+TEST(a_square_root_is_rounded_down_as_in_python) {
+  CHECK_EQ(to_string(square_root(kRows + 1)), "int((s0 + 1)**0.5)");
+  CHECK(square_root(kRows * kRows * kColumns * kColumns * 4) == kRows * kColumns * 2);
+  CHECK(square_root(kRows * kRows * 2) != kRows);
+  CHECK(square_root(35) == Dim(5));
+  for (const std::int64_t root : {2, 3, 46341, 94906267}) {
+    const std::int64_t at[] = {root * root, root * root - 1};
+    CHECK_EQ(evaluate(square_root(kRows), at), root);
+    CHECK_EQ(evaluate(square_root(kColumns), at), root - 1);
+  }
+  const Dim root = square_root(kRows);
+  CHECK(rewrite(root, [](const Dim& part) { return part == kRows ? kColumns * kColumns : part; }) == kColumns);
+  CHECK(least_value(square_root(kRows + 7)) == 3);
+}
+
 TEST(a_ratio_is_a_number_where_its_sizes_are) {
   CHECK(SizeRatio{.denominator = 8}.value() == 0.125);
   const SizeRatio unbiased{1, kRows, kRows, 1};

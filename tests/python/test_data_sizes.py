@@ -500,3 +500,78 @@ def test_ints_from_data_are_as_large_as_they_like() -> None:
         torch.testing.assert_close(compiled(torch.ones(3), torch.tensor(at)), program(torch.ones(3), torch.tensor(at)))
     assert specializations(compiled) == 2
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+class Cache:
+    """Keys and values that are written at a position, as generation does it."""
+
+    def __init__(self) -> None:
+        self.rows = torch.zeros(32, 4)
+        self.last: Tensor | None = None
+        self.length = 0
+
+
+def _read_at(x: Tensor, at: Tensor, cache: Cache) -> Any:
+    row = cache.rows[int(at) :]
+    return x * row[0], row, row[1:]
+
+
+def _written_at(x: Tensor, at: Tensor, cache: Cache) -> Any:
+    position = at.item()
+    cache.rows[position : position + 1] = x  # type: ignore[misc]
+    cache.last = cache.rows[: position + 1]  # type: ignore[misc]
+    return cache.last, cache.last[-1:], cache.last.t()
+
+
+def _computed_at(x: Tensor, at: Tensor, cache: Cache) -> Any:
+    y = (cache.rows + x)[: int(at)]
+    return y, y[1:], y.view(-1), y.shape[0]
+
+
+def _kept_at(x: Tensor, at: Tensor, cache: Cache) -> Any:
+    kept = cache.rows[torch.arange(32) < at] + x
+    cache.last, cache.length = kept[1:], len(kept)
+    return kept, kept.shape, kept.view(-1)[2:]
+
+
+VIEWED = [_read_at, _written_at, _computed_at, _kept_at]
+
+
+def pairs_of(program: Callable[..., Any], compiled: Any, **how: Any) -> Any:
+    mine, theirs = Cache(), Cache()
+    for position in (3, 5, 4, 8, 11, 17, 25):
+        x = torch.randn(1, 4)
+        ours, others = (x.clone().requires_grad_(**how) for _ in range(2))
+        at = torch.tensor(position)
+        with torch.set_grad_enabled(program is not _written_at):
+            got, expected = compiled(ours, at, mine), program(others, at, theirs)
+        yield (ours, got, mine), (others, expected, theirs)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", VIEWED)
+def test_views_and_sizes_that_follow_from_data_are_results(program: Callable[..., Any], requires_grad: bool) -> None:
+    compiled = thunder.jit(program)
+    for (x, got, mine), (y, expected, theirs) in pairs_of(program, compiled, requires_grad=requires_grad):
+        for left, right in zip((*got, *vars(mine).values()), (*expected, *vars(theirs).values()), strict=True):
+            assert type(left) is type(right)
+            torch.testing.assert_close(left, right)
+            if isinstance(left, Tensor):
+                assert left.stride() == right.stride()
+                assert left.storage_offset() == right.storage_offset()
+        losses = [
+            [each.square().sum() for each in results if isinstance(each, Tensor) and each.requires_grad]
+            for results in (got, expected)
+        ]
+        assert len(losses[0]) == len(losses[1])
+        if losses[0]:
+            torch.testing.assert_close(torch.autograd.grad(sum(losses[0]), x), torch.autograd.grad(sum(losses[1]), y))
+    assert specializations(compiled) <= 3, thunder.explain_misses(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def test_a_view_among_the_results_shares_memory_with_the_cache() -> None:
+    compiled = thunder.jit(_written_at)
+    for (_, got, mine), _ in pairs_of(_written_at, compiled):
+        got[1].fill_(7)
+        assert mine.rows[len(got[0]) - 1].tolist() == [7.0] * 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import operator
 import sys
@@ -74,6 +76,24 @@ def _padded_to_the_longest(x: Tensor) -> Tensor:
     return nn.utils.rnn.pad_sequence(sequences).transpose(0, 1) + left
 
 
+def _added(x: Tensor) -> Tensor:
+    rows, columns = map(operator.add, x.shape, (1, 2))
+    first, *_ = itertools.chain.from_iterable([x.shape, (3,)])
+    return F.pad(x, (0, columns - 8, 0, rows - first)) * max(x.shape, key=lambda size: -size)
+
+
+def _in_iterators(x: Tensor) -> Tensor:
+    (rows, column), *_ = itertools.zip_longest(x.shape, (3,), fillvalue=0)
+    doubled = list(itertools.starmap(operator.mul, zip(x.shape, (2, 1), strict=True)))
+    kept = itertools.compress(reversed(x.shape), (False, True))
+    return torch.ones(doubled).sum() * x[:rows] * next(kept) + column + next(itertools.pairwise(x.shape))[0]
+
+
+def _moved(x: Tensor) -> Tensor:
+    ends = list(itertools.accumulate([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2], initial=0))
+    return torch.cat([x[start:end] * i for i, (start, end) in enumerate(itertools.pairwise(ends))])
+
+
 # Programs of rows, with the specializations that they need for four numbers of rows.
 OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "ceil": (lambda x: F.pad(x, (0, 0, 0, math.ceil(x.shape[0] / 8) * 8 - x.shape[0])).sin(), 2),
@@ -109,6 +129,16 @@ OF_ROWS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "shape_of_sizes": (lambda x: x.t().reshape(torch.Size([x.shape[1], x.shape[0]])), 2),
     "truths": (lambda x: x * 2 if all(x.shape) and any((0, x.shape[0])) else x, 2),
     "common_divisor": (lambda x: x * math.gcd(x.shape[0], 8) + math.gcd(15, x.shape[0]), 4),
+    "truths_in_iterators": (lambda x: x * 2 if all(n > 1 for n in x.shape) and any(map(bool, x.shape)) else x, 2),
+    "reduced": (lambda x: x.reshape(functools.reduce(operator.mul, x.shape)).sin(), 2),
+    "reduced_by_a_function": (lambda x: x.reshape(functools.reduce(lambda n, m: n * m, x.shape, 1)), 2),
+    "products_of_generators": (lambda x: x.reshape(math.prod(n for n in x.shape)) * math.prod(x.shape, start=2), 2),
+    "accumulated": (lambda x: x * list(itertools.accumulate(x.shape, operator.mul))[-1], 2),
+    "pieces_by_ends": (_moved, 2),
+    "chained": (lambda x: x.new_ones(*itertools.chain(x.shape, (1,))) * x[..., None], 2),
+    "added": (_added, 2),
+    "in_iterators": (_in_iterators, 2),
+    "counted": (lambda x: x * next(itertools.islice(itertools.count(x.shape[0], x.shape[1]), 2, None)), 2),
     "offsets": (_offsets, 2),
     "longest": (_padded_to_the_longest, 2),
     "where_of_numbers": (lambda x: torch.where(x > 0, x.shape[0], 0) + torch.where(x > 1, 0, x.shape[0] / 2), 2),
@@ -180,6 +210,58 @@ def test_programs_of_batches_equal_eager(name: str) -> None:
         require_equal(compiled, function, torch.randn(*size, 8, requires_grad=True))
 
 
+def _as_an_image(x: Tensor) -> Tensor:
+    batch, count, width = x.shape
+    side = int(math.sqrt(count))
+    image = x.transpose(1, 2).reshape(batch, width, side, side)
+    return F.avg_pool2d(F.pad(image, (1, 1, 1, 1)), 3, stride=1).flatten(2).transpose(1, 2)
+
+
+def _in_windows(x: Tensor) -> Tensor:
+    batch, count, width = x.shape
+    side = int(count**0.5)
+    assert side * side == count, "the image is no square"
+    image = x.view(batch, side, side, width).roll((1, 1), (1, 2))
+    return image.view(batch, count, width) + math.isqrt(count)
+
+
+def _resized(x: Tensor) -> Tensor:
+    batch, count, width = x.shape
+    side = math.isqrt(count)
+    image = x.reshape(batch, side, side, width).permute(0, 3, 1, 2)
+    larger = F.interpolate(image, size=(2 * side, 2 * side), mode="bilinear")
+    return larger.permute(0, 2, 3, 1).reshape(batch, -1, width)
+
+
+IMAGES: dict[str, Callable[[Tensor], Tensor]] = {
+    "image": _as_an_image,
+    "windows": _in_windows,
+    "resized": _resized,
+    "first_tokens": lambda x: x[:, : round(math.sqrt(x.shape[1]))].sin() * math.ceil(math.sqrt(x.shape[1])),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_square_images_of_tokens_have_one_program_for_all_sizes(name: str) -> None:
+    function = IMAGES[name]
+    compiled = thunder.jit(function)
+    for batch, side in ((2, 4), (3, 4), (3, 5), (4, 7), (5, 9), (2, 12), (6, 3)):
+        require_equal(compiled, function, torch.randn(batch, side * side, 4, requires_grad=True))
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+    for batch, side in ((1, 4), (2, 1), (3, 2)):
+        require_equal(compiled, function, torch.randn(batch, side * side, 4, requires_grad=True))
+
+
+def test_images_that_are_no_squares_raise_as_in_eager() -> None:
+    compiled = thunder.jit(_in_windows)
+    for side in (4, 5, 7):
+        compiled(torch.randn(2, side * side, 4))
+    with pytest.raises(AssertionError, match="the image is no square"):
+        compiled(torch.randn(2, 24, 4))
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        thunder.jit(_as_an_image)(torch.randn(2, 24, 4))
+
+
 ROUNDED: dict[str, Callable[[int], int]] = {
     "floor": lambda n: math.floor(n / 3),
     "ceil": lambda n: math.ceil(n / 7 + 1),
@@ -189,6 +271,9 @@ ROUNDED: dict[str, Callable[[int], int]] = {
     "scaled": lambda n: int(n * 1.75),
     "negative": lambda n: 40 + math.floor(-n / 4),
     "chained": lambda n: int((n / 2 - 0.5) / 3),
+    "root": lambda n: int(math.sqrt(n)) + int((n - 1) ** 0.5) * 2 + math.isqrt(n + 3),
+    "root_up": lambda n: math.ceil(math.sqrt(n)) + math.ceil((n - 20) ** 0.5),
+    "root_to_even": lambda n: round(n**0.5) + round(math.sqrt(n * n)),
     "masked": lambda n: (n & 7) + (n & -8) + (n >> 2) + (n << 1) + ~n,
 }
 

@@ -189,3 +189,44 @@ def test_rows_of_a_linear_layer_behind_a_convolution_are_a_product_of_three_size
         got = torch.autograd.grad(compiled(x).sin().sum(), (x, kernel, weight))
         torch.testing.assert_close(got, torch.autograd.grad(block(x).sin().sum(), (x, kernel, weight)))
     assert thunder.cache_misses(compiled) == 2
+
+
+LEAVES: dict[str, Callable[[int], Tensor]] = {
+    "in the middle": lambda n: torch.randn(n, 1, 8),
+    "last": lambda n: torch.randn(n, 8, 1),
+    "first": lambda n: torch.randn(1, n, 8),
+    "transposed": lambda n: torch.randn(8, 1, n).transpose(0, 2),
+    "channels last": lambda n: torch.randn(n, 1, 2, 4).to(memory_format=torch.channels_last),
+    "any stride": lambda n: torch.randn(n, 8).as_strided((n, 1, 8), (8, 77, 1)),
+    "expanded": lambda n: torch.randn(1, 1, 8).expand(n, 1, 8),
+}
+LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "flat": lambda x: x.flatten(1).tanh().pow(2).mean(),
+    "as it is": lambda x: x.sin().sum(),
+    "of a squeezed one": lambda x: (x.squeeze() * 2).exp().mean(),
+    "of another order": lambda x: (x.transpose(0, -1).contiguous() * x.shape[0]).cos().sum(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_gradients_of_leaves_with_a_dimension_of_one_are_laid_out_as_in_eager(leaf: str, loss: str) -> None:
+    def step(x: Tensor) -> Tensor:
+        result = LOSSES[loss](x)
+        result.backward()
+        return result.detach()
+
+    compiled = thunder.jit(step)
+    for size in (6, 6, 4, 5, 7):
+        mine = LEAVES[leaf](size).requires_grad_()
+        theirs = mine.detach().requires_grad_()
+        for _ in range(2):
+            torch.testing.assert_close(compiled(mine), step(theirs))
+            assert mine.grad is not None
+            assert theirs.grad is not None
+            torch.testing.assert_close(mine.grad, theirs.grad)
+            strides = [zip(x.shape, x.stride(), strict=True) for x in (mine.grad, theirs.grad)]
+            got, expected = ([stride for size, stride in each if size > 1] for each in strides)
+            assert got == expected
+    count = 10 if leaf in ("transposed", "expanded", "any stride") else 4  # the second call adds to a gradient
+    assert thunder.compile_stats(compiled)["specializations"] <= count, thunder.explain_shapes(compiled)

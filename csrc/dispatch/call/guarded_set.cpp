@@ -150,6 +150,7 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
     if (done.path >= 0) {
       warnings.tell();
       note_use(family.indices[static_cast<std::size_t>(done.path)]);
+      call->add_symbols(done.symbols);
       *result = call->finish(std::move(done.outputs));
       return Served::kYes;
     }

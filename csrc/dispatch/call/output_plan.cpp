@@ -116,6 +116,21 @@ void OutputView::set_sizes(std::vector<std::vector<tracer::SizeInCall>> sizes) {
   }
 }
 
+void OutputView::add_symbols(std::vector<std::uint32_t>& symbols) const {
+  for (const Step& step : steps_) {
+    for (const tracer::SizeInCall& size : step.sizes) ir::add_symbols(size.dim, symbols);
+  }
+}
+
+std::vector<std::uint32_t> OutputPlan::symbols() const {
+  std::vector<std::uint32_t> symbols;
+  for (const View& view : views) view.how.add_symbols(symbols);
+  for (const Source& source : sources) {
+    if (source.size) ir::add_symbols(*source.size, symbols);
+  }
+  return symbols;
+}
+
 namespace {
 
 void put_sizes(std::span<const tracer::SizeInCall> sizes, ir::SymbolValues symbols, torch::jit::Stack& arguments) {

@@ -33,6 +33,8 @@ class OutputView {
   OutputView(const at::Tensor& view, const at::Tensor& root, bool is_input);
   /// The sizes among the arguments of each view, the last one first, are these expressions.
   void set_sizes(std::vector<std::vector<tracer::SizeInCall>> sizes);
+  /// Adds the symbols that such sizes depend on to a sorted list.
+  void add_symbols(std::vector<std::uint32_t>& symbols) const;
   /// `symbols`: their values, by index.
   [[nodiscard]] at::Tensor show(const at::Tensor& root, ir::SymbolValues symbols) const;
 
@@ -63,8 +65,8 @@ struct OutputPlan {
     bool is_input = false;
     std::uint32_t index = 0;        ///< position among the inputs, or the results of the computation
     std::int32_t view = kNoView;    ///< position in `views` of the view that is given instead; kNoView: none
-    py::Ref type{};                 ///< a subclass of Tensor; null: none
-    std::optional<ir::Dim> size{};  ///< an int of Python: there is no tensor
+    py::Ref type{};                 ///< a subclass of Tensor, or of an int; null: none
+    std::optional<ir::Dim> size{};  ///< an int: there is no tensor
   };
   struct View {
     OutputView how;
@@ -81,6 +83,9 @@ struct OutputPlan {
   std::vector<OutputHistory> histories;  ///< by result of the computation; empty: all kComputed
   std::vector<std::pair<std::uint32_t, std::uint32_t>> behind_spent;  ///< result that is kSpent, input behind it
   runtime::Versions versions;
+
+  /// The symbols that sizes of views, and those that are results, depend on, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> symbols() const;
 };
 
 /// Plans the outputs of one trace.
@@ -93,7 +98,10 @@ class OutputPlanner {
   /// result.
   void note_view(PyObject* object);
   void add_number(ir::ValueId value);
-  void add_size(const ir::Dim& size) { plan_.sources.push_back({.size = size}); }
+  /// `type`: NumPy's, in the place of `int`, or null.
+  void add_size(const ir::Dim& size, PyObject* type) {
+    plan_.sources.push_back({.type = py::Ref::share(type), .size = size});
+  }
   /// A tensor that the program returns or stores.
   void add_tensor(PyObject* object);
   /// The values that the computation has to return. To be called after the last `add_number` and `add_tensor`.

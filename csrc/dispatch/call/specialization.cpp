@@ -56,6 +56,13 @@ void SpecializationCall::read_symbols() {
   }
 }
 
+void SpecializationCall::add_symbols(std::span<const std::int64_t> values) {
+  symbols_.resize(std::max(symbols_.size(), values.size()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != 0) symbols_[i] = values[i];
+  }
+}
+
 std::vector<at::Tensor> SpecializationCall::take_inputs() {
   with_new_history_ = specialization_.writes.with_new_history(values_);
   written_ = specialization_.writes.written(values_);
@@ -129,7 +136,9 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
   const std::vector<at::Tensor> views = make_views(computed);
   for (const OutputPlan::Source& source : plan.sources) {
     if (source.size) {
-      outputs.push_back(py::Ref::steal(PyLong_FromLongLong(ir::evaluate(*source.size, symbols_))));
+      py::Ref number = py::Ref::steal(PyLong_FromLongLong(ir::evaluate(*source.size, symbols_)));
+      if (number && source.type) number = py::Ref::steal(PyObject_CallOneArg(source.type.get(), number.get()));
+      outputs.push_back(std::move(number));
       if (!outputs.back()) return false;
       continue;
     }

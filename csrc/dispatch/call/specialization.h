@@ -116,6 +116,8 @@ class SpecializationCall {
   [[nodiscard]] bool may_have_written() const {
     return effects_begun_ || !versions_ || sum_of_versions(written_) != versions_;
   }
+  /// Takes the values of symbols, by index, that a walk has found; zero: it found none.
+  void add_symbols(std::span<const std::int64_t> values);
   /// The call's result, or null with a Python exception set.
   [[nodiscard]] PyObject* finish(std::vector<at::Tensor> computed);
 

@@ -8,18 +8,19 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "dispatch/call/thread_state.h"
+#include "dispatch/capture/number_uses.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/python_tensor.h"
@@ -37,20 +38,6 @@ using interpreter::NativeCall;
 
 /// Lists of so many numbers are read one by one; longer ones tie the trace to all of their contents.
 constexpr std::int64_t kMostSeparate = 32;
-
-/// C functions of Python that use numbers by their operators alone, or ask for their class.
-bool works_by_operators(PyObject* callable, const NativeCall& call) {
-  if (name_of(callable) == "__instancecheck__") return true;  // a metaclass's own calls `type`'s
-  if (module_of(callable) == "_operator") {
-    return std::all_of(call.arguments, call.arguments + total(call), [](PyObject* argument) {
-      return is_size_number(argument) || is_traced_number(argument) || PyLong_CheckExact(argument) ||
-             PyFloat_CheckExact(argument);
-    });
-  }
-  static constexpr std::string_view kNames[] = {"abs", "divmod", "isinstance", "max", "min",
-                                                "pow", "round",  "sorted",     "sum"};
-  return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
-}
 
 /// Whether the class of a tensor, or `torch.Tensor` itself, was given a conversion in Python.
 bool has_own_conversion(PyObject* tensor, PyTypeObject* type) {
@@ -218,9 +205,11 @@ std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argu
     return made != nullptr || PyErr_Occurred() != nullptr ? std::optional(made) : std::nullopt;
   }
   if (is_size_number(argument)) {
-    if (type == &PyType_Type) return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
-    if (type == &PyLong_Type) return Py_NewRef(argument);
-    PyObject* number = type == &PyFloat_Type ? combine_sizes("float", argument, argument) : nullptr;
+    if (type == &PyType_Type) return PyObject_GetAttrString(argument, "__class__");
+    if (type != &PyLong_Type && type != &PyFloat_Type) return std::nullopt;
+    const py::Ref plain = py::Ref::steal(size_as(nullptr, argument));
+    if (!plain || type == &PyLong_Type) return Py_XNewRef(plain.get());
+    PyObject* number = combine_sizes("float", plain.get(), plain.get());
     return number != nullptr || PyErr_Occurred() != nullptr ? std::optional(number) : std::nullopt;
   }
   if (type == &PyType_Type && is_traced_number(argument)) {
@@ -277,10 +266,9 @@ bool takes_tensors_for_sizes(PyObject* callable, const NativeCall& call) {
          std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
 }
 
-/// `math.prod` of a list or tuple with sizes among its items, or `numel` of such a shape. Null without an exception: it
-/// is something else.
+/// `numel` of a shape with sizes among its items. Null without an exception: it is something else.
 PyObject* product_of_sizes(PyObject* list) {
-  if (list == nullptr || (!PyTuple_Check(list) && !PyList_CheckExact(list))) return nullptr;
+  if (list == nullptr || !THPSize_Check(list)) return nullptr;
   PyObject* const* items = PySequence_Fast_ITEMS(list);
   const auto is_int = [](PyObject* item) { return is_size_number(item) || PyLong_CheckExact(item); };
   if (!std::all_of(items, items + Py_SIZE(list), is_int) ||
@@ -292,24 +280,6 @@ PyObject* product_of_sizes(PyObject* list) {
     product = py::Ref::steal(PyNumber_Multiply(product.get(), items[i]));
   }
   return product.release();
-}
-
-/// `all` or `any` of a tuple of numbers, some of which are sizes. Null without an exception: it is something else.
-PyObject* decide_truths(std::string_view function, PyObject* tuple) {
-  if ((function != "all" && function != "any") || !(PyTuple_CheckExact(tuple) || THPSize_Check(tuple))) return nullptr;
-  PyObject* const* items = PySequence_Fast_ITEMS(tuple);
-  const auto is_number = [](PyObject* item) {
-    return is_size_number(item) || is_traced_number(item) || PyLong_Check(item) || PyFloat_CheckExact(item);
-  };
-  const std::span<PyObject* const> numbers{items, static_cast<std::size_t>(Py_SIZE(tuple))};
-  if (!std::ranges::all_of(numbers, is_number) || std::ranges::none_of(numbers, is_size_number)) return nullptr;
-  const int decisive = function == "any" ? 1 : 0;
-  for (PyObject* number : numbers) {
-    const int truth = PyObject_IsTrue(number);
-    if (truth < 0) return nullptr;
-    if (truth == decisive) return PyBool_FromLong(truth);
-  }
-  return PyBool_FromLong(1 - decisive);
 }
 
 /// `math.gcd` of a size and a small number, which depends on which of the number's factors divide the size. Null
@@ -353,13 +323,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   }
   if (call.count == 1 && total(call) == 1 && module_of(callable) == "math") {
     PyObject* argument = call.arguments[0];
-    PyObject* made = is_size_number(argument)      ? compute_math_of_size(name_of(callable), argument)
-                     : name_of(callable) == "prod" ? product_of_sizes(argument)
-                                                   : nullptr;
-    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
-  }
-  if (call.count == 1 && total(call) == 1 && module_of(callable) == "builtins") {
-    PyObject* made = decide_truths(name_of(callable), call.arguments[0]);
+    PyObject* made = is_size_number(argument) ? compute_math_of_size(name_of(callable), argument) : nullptr;
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
   if (call.count == 2 && total(call) == 2 && name_of(callable) == "gcd" && module_of(callable) == "math") {
@@ -380,7 +344,8 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     return refuse_fact(std::string(name_of(callable)) + " of the conjugate or negative"), -1;
   }
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
-  if (!is_torch && (!looks || works_by_operators(callable, call))) return 0;
+  const NumberUse use = is_torch || !looks ? NumberUse::kLooks : use_of_numbers(callable, call);
+  if (!is_torch && (!looks || use == NumberUse::kOperators)) return 0;
   if (is_torch && !is_told && takes_tensors_for_sizes(callable, call) && any_argument(call, holds_size)) {
     const auto sizes = replaced(call, holds_size, size_in);
     if (!sizes) return -1;
@@ -396,7 +361,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   }
   for (std::size_t i = 0; i < total(call); ++i) {
     const bool is_number = is_traced_number(call.arguments[i]) || is_size_number(call.arguments[i]);
-    if (is_number) continue;
+    if (is_number || use == NumberUse::kItems) continue;
     const bool has_sizes =
         is_torch && !is_told && holds_traced_numbers(call.arguments[i]) && takes_size_at(callable, call, i);
     const Inside inside = !is_torch ? Inside::kNumbers : has_sizes ? Inside::kSizes : Inside::kNumbersFromData;

@@ -211,6 +211,7 @@ PyObject* InnerBackward::run(interpreter::Tracker& tracker, const Call& call) {
   }
   require_separate_histories(call);
   walk.has_sizes = tracer::sizes_at_hand(recorder_);
+  walk.while_accumulating = tracer::all_strides_at_hand(recorder_);
   walk.accumulate = call.accumulate;
   walk.keep_graph = call.keep_graph;
   walk.create_graph = call.create_graph;

@@ -97,7 +97,7 @@ void ProgramSizes::pin_most() const {
   if (shadows_ != nullptr) shadows_->pin_most();
 }
 
-bool ProgramSizes::settle(ir::Trace& trace, const OutputPlan& plan) {
+bool ProgramSizes::settle(ir::Trace& trace) {
   note_data_sizes();
   if (changing() != changing_) {
     wants_symbols_ = true;
@@ -108,7 +108,7 @@ bool ProgramSizes::settle(ir::Trace& trace, const OutputPlan& plan) {
     ask_for_another_attempt();
     return false;
   }
-  return generalize(trace, plan);
+  return generalize(trace);
 }
 
 void ProgramSizes::ask_for_another_attempt() {
@@ -243,28 +243,9 @@ void ProgramSizes::remember() const {
   }
 }
 
-// A call computes sizes and views among its results of the sizes of its inputs.
-void ProgramSizes::pin_results_of_data(const OutputPlan& plan) {
-  if (recorder_.data.data_sized().empty()) return;
-  if (!plan.views.empty()) return shadows_->pin_all();
-  std::set<std::uint32_t> of_inputs;
-  for (const py::Ref& input : hooks_.inputs()) {
-    for (const std::optional<std::uint32_t>& symbol : dynamic_.symbols_of(input.get())) {
-      if (symbol) of_inputs.insert(*symbol);
-    }
-  }
-  for (const OutputPlan::Source& source : plan.sources) {
-    std::vector<std::uint32_t> symbols;
-    if (source.size) ir::add_symbols(*source.size, symbols);
-    const auto is_of_input = [&](std::uint32_t symbol) { return of_inputs.contains(symbol); };
-    if (!std::ranges::all_of(symbols, is_of_input)) shadows_->pin_symbols_of(*source.size);
-  }
-}
-
-bool ProgramSizes::generalize(ir::Trace& trace, const OutputPlan& plan) {
+bool ProgramSizes::generalize(ir::Trace& trace) {
   if (shadows_ == nullptr) return true;
   if (!recorder_.memory.shared_storages.empty()) shadows_->pin_all();
-  pin_results_of_data(plan);
   std::optional<ir::Trace> general = shadows_->generalize(trace);
   if (!general) {
     ask_for_another_attempt();

@@ -60,7 +60,7 @@ class ProgramSizes {
 
   /// Makes the recorded trace one for all sizes, if it is recorded at several. False: the program is to be traced again
   /// with other symbols, or other numbers among the inputs, and an exception is set.
-  [[nodiscard]] bool settle(ir::Trace& trace, const OutputPlan& plan);
+  [[nodiscard]] bool settle(ir::Trace& trace);
   /// Sets the exception after which the program is traced again, with more sizes that are numbers.
   static void ask_for_another_attempt();
   /// The facts that this attempt found, for the next one.
@@ -94,9 +94,7 @@ class ProgramSizes {
   [[nodiscard]] Symbols symbols_of_data(std::size_t place) const;
   /// The last line that decided on a condition which names the symbol.
   [[nodiscard]] std::string line_of_conditions(std::uint32_t symbol) const;
-  [[nodiscard]] bool generalize(ir::Trace& trace, const OutputPlan& plan);
-  /// Pins what sizes and views among the results follow from, where that is data.
-  void pin_results_of_data(const OutputPlan& plan);
+  [[nodiscard]] bool generalize(ir::Trace& trace);
   /// Where the sizes are, by symbol, that it stands for: `x.shape[0]`.
   [[nodiscard]] std::vector<std::vector<std::string>> places_of_symbols() const;
 

@@ -29,6 +29,8 @@ void add_random_substitutes(interpreter::TrackerOptions& options);
 void add_tensor_substitutes(interpreter::TrackerOptions& options);
 /// Pickling by the code in Python: what it reads of objects is guarded.
 void add_pickle_substitutes(interpreter::TrackerOptions& options);
+/// `numpy.prod`, `sum`, `max` and `min` of sizes.
+void add_array_substitutes(interpreter::TrackerOptions& options);
 /// `torch.cuda.device_count`, which is constant as soon as CUDA is initialized, but is asked of NVML through `ctypes`
 /// at first: `torch.autocast("cuda", torch.bfloat16)` calls it.
 void add_device_substitutes(interpreter::TrackerOptions& options);

@@ -277,7 +277,7 @@ PyObject* TorchHooks::plain_number(PyObject* object) {
 
 PyObject* TorchHooks::number_now(PyObject* object) {
   const auto dim = dim_of_size_number(object);
-  return dim                        ? PyLong_FromLongLong(dim->hint)
+  return dim                        ? int_as(type_of_size(object), PyLong_FromLongLong(dim->hint))
          : is_traced_number(object) ? number_without_tie(object)
                                     : Py_NewRef(object);
 }
@@ -322,7 +322,10 @@ PyObject* TorchHooks::length(PyObject* object) {
 }
 
 int TorchHooks::is_instance(PyObject* object, PyObject* kind) {
-  if (is_size_number(object)) return PyObject_IsInstance(py::Ref::steal(PyLong_FromLong(2)).get(), kind);
+  if (is_size_number(object)) {
+    const py::Ref example = py::Ref::steal(int_as(type_of_size(object), PyLong_FromLong(2)));
+    return example ? PyObject_IsInstance(example.get(), kind) : -1;
+  }
   const bool is_asked_of_tensor = is_tensor(object) && is_traced(object);
   if (!is_asked_of_tensor) return PyObject_IsInstance(object, kind);
   if (PyTuple_Check(kind)) {

@@ -21,6 +21,7 @@ struct SizeOrigin {
   std::shared_ptr<tracer::SizeScope> scope;
   ir::Dims sizes;  ///< that the number depends on
   std::optional<SizeFraction> fraction{};
+  std::optional<ir::Dim> radicand{};  ///< the number is the square root of this size, as floats round it
 };
 
 }  // namespace thunder::dispatch

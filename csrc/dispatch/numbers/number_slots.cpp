@@ -1,6 +1,7 @@
 // The slots of a traced number's type, which Python's operators and builtins call.
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_number.h"
+#include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/errors.h"
@@ -42,6 +43,7 @@ bool is_from_data(PyObject* object) { return is_traced_number(object) && as_trac
 /// A number beside one of data, where it is a size.
 py::Ref beside_data(PyObject* object) {
   if (!is_size_number(object)) return py::Ref::share(object);
+  if (type_of_size(object) != nullptr) return py::Ref::steal(look_at_size(object));
   py::Ref traced = py::Ref::steal(traced_number_of_size(object));
   return traced || PyErr_Occurred() != nullptr ? std::move(traced) : py::Ref::steal(look_at_size(object));
 }

@@ -51,6 +51,12 @@ py::Ref int_of(PyObject* object) {
   return is_size_number(object) ? py::Ref::steal(look_at_size(object)) : py::Ref::share(object);
 }
 
+/// The type that arithmetic with a number of NumPy's gives; null: there is none.
+PyObject* type_of_either(PyObject* left, PyObject* right) {
+  PyObject* type = type_of_size(left);
+  return type != nullptr ? type : type_of_size(right);
+}
+
 PyObject* on_plain(PyObject* left, PyObject* right, binaryfunc operation) {
   const py::Ref first = int_of(left);
   const py::Ref second = int_of(right);
@@ -137,6 +143,7 @@ bool is_manageable(const ir::Dim& size, const SizeScope& scope) {
 
 /// A number that is no size.
 PyObject* calculate_number(PyObject* left, PyObject* right, const char* symbol, binaryfunc otherwise) {
+  if (type_of_either(left, right) != nullptr) return on_plain(left, right, otherwise);
   PyObject* number = combine_sizes(symbol, left, right);
   return number != nullptr || PyErr_Occurred() != nullptr ? number : on_plain(left, right, otherwise);
 }
@@ -154,7 +161,7 @@ PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, b
     if (!result) return has_float ? calculate_number(left, right, symbol, otherwise) : on_plain(left, right, otherwise);
     const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
     if (divides && scope->shadows != nullptr) scope->shadows->require_divisor(*second);
-    return make_size(scope, *result);
+    return make_size(scope, *result, type_of_either(left, right));
   });
 }
 
@@ -184,6 +191,7 @@ PyObject* divide_with_remainder(PyObject* left, PyObject* right) {
 
 PyObject* power_of_size(PyObject* base, PyObject* exponent, PyObject* modulus) {
   if (is_others_business(base) || is_others_business(exponent)) Py_RETURN_NOTIMPLEMENTED;
+  const bool is_of_numpy = type_of_either(base, exponent) != nullptr;
   if (modulus == Py_None && PyLong_CheckExact(exponent) && is_size_number(base)) {
     const long count = PyLong_AsLong(exponent);
     if (count == 2) return PyNumber_Multiply(base, base);
@@ -194,7 +202,7 @@ PyObject* power_of_size(PyObject* base, PyObject* exponent, PyObject* modulus) {
     PyErr_Clear();
   }
   const bool may_be_float = PyFloat_CheckExact(base) || PyFloat_CheckExact(exponent) || PyLong_CheckExact(exponent);
-  PyObject* number = modulus == Py_None && may_be_float ? combine_sizes("**", base, exponent) : nullptr;
+  PyObject* number = modulus == Py_None && may_be_float && !is_of_numpy ? combine_sizes("**", base, exponent) : nullptr;
   if (number != nullptr || PyErr_Occurred() != nullptr) return number;
   const py::Ref first = int_of(base), second = int_of(exponent), third = int_of(modulus);
   return first && second && third ? PyNumber_Power(first.get(), second.get(), third.get()) : nullptr;
@@ -209,14 +217,15 @@ PyObject* on_int(PyObject* self) {
 PyObject* negated_size(PyObject* self) {
   return or_python_error([&]() -> PyObject* {
     const auto size = size_of(self);
-    return size ? make_size(size->scope, ir::Dim(-1) * size->dim) : on_int<PyNumber_Negative>(self);
+    return size ? make_size(size->scope, ir::Dim(-1) * size->dim, type_of_size(self)) : on_int<PyNumber_Negative>(self);
   });
 }
 
 PyObject* inverted_size(PyObject* self) {
   return or_python_error([&]() -> PyObject* {
     const auto size = size_of(self);
-    return size ? make_size(size->scope, ir::Dim(-1) * size->dim - ir::Dim(1)) : on_int<PyNumber_Invert>(self);
+    return size ? make_size(size->scope, ir::Dim(-1) * size->dim - ir::Dim(1), type_of_size(self))
+                : on_int<PyNumber_Invert>(self);
   });
 }
 
@@ -226,6 +235,13 @@ PyObject* absolute_size(PyObject* self) {
   const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
   const int is_negative = zero ? PyObject_RichCompareBool(self, zero.get(), Py_LT) : -1;
   return is_negative < 0 ? nullptr : is_negative == 1 ? negated_size(self) : same_size(self);
+}
+
+/// NumPy compares to a bool of its own.
+PyObject* bool_of_numpy(PyObject* type, bool outcome) {
+  const py::Ref number = py::Ref::steal(int_as(type, PyLong_FromLong(outcome ? 1 : 0)));
+  const py::Ref one = py::Ref::steal(PyLong_FromLong(1));
+  return number && one ? PyObject_RichCompare(number.get(), one.get(), Py_EQ) : nullptr;
 }
 
 /// Whether a comparison holds, which is a condition of the trace from then on; -1 with an exception.
@@ -249,15 +265,17 @@ PyObject* compare_numbers(PyObject* left, PyObject* right, int operation) {
   if (is_others_business(right)) Py_RETURN_NOTIMPLEMENTED;
   const auto size = size_of(left);
   const auto other = size_operand(right);
+  PyObject* type = type_of_either(left, right);
   if (!size || !other) {
-    if (const auto decided = compare_fractions(left, right, operation)) {
+    if (const auto decided = type != nullptr ? std::nullopt : compare_fractions(left, right, operation)) {
       return *decided < 0 ? nullptr : PyBool_FromLong(*decided);
     }
     const py::Ref first = int_of(left), second = int_of(right);
     return first && second ? PyObject_RichCompare(first.get(), second.get(), operation) : nullptr;
   }
   const int outcome = decide_sizes(*size, kComparisons[static_cast<std::size_t>(operation)], *other);
-  return outcome < 0 ? nullptr : PyBool_FromLong(outcome);
+  if (outcome < 0) return nullptr;
+  return type == nullptr ? PyBool_FromLong(outcome) : bool_of_numpy(type, outcome == 1);
 }
 
 int truth_of_size(PyObject* self) {
@@ -273,20 +291,23 @@ Py_hash_t hash_of_size(PyObject* self) {
 }
 
 PyObject* attribute_of_size(PyObject* self, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "node") == 0) return Py_NewRef(node_slot(self));
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) {
-    return Py_NewRef(reinterpret_cast<PyObject*>(&PyLong_Type));
-  }
-  // That an int has no such attribute depends on no number.
-  if (_PyType_Lookup(&PyLong_Type, name) == nullptr) {
-    return PyErr_Format(PyExc_AttributeError, "'int' object has no attribute '%U'", name);
+  if (PyUnicode_CompareWithASCIIString(name, "node") == 0) return Py_NewRef(parts_of_size(self).node);
+  PyObject* given = type_of_size(self);
+  auto* type = given != nullptr ? reinterpret_cast<PyTypeObject*>(given) : &PyLong_Type;
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return Py_NewRef(reinterpret_cast<PyObject*>(type));
+  // That a number has no such attribute depends on no number.
+  if (_PyType_Lookup(type, name) == nullptr) {
+    return PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type->tp_name, name);
   }
   const py::Ref real = py::Ref::steal(look_at_size(self));
   return real ? PyObject_GetAttr(real.get(), name) : nullptr;
 }
 
 /// Objects have nothing else that `torch.SymInt` would not put away.
-void release_node(PyObject* self) { Py_CLEAR(node_slot(self)); }
+void release_parts(PyObject* self) {
+  Py_CLEAR(parts_of_size(self).node);
+  Py_CLEAR(parts_of_size(self).type);
+}
 
 struct SpecialName {
   char text[16];
@@ -301,7 +322,7 @@ PyObject* delegate_to_int(PyObject* self, PyObject* arguments) {
 
 /// `math.floor`, `round` and their like of an int.
 PyObject* rounded_size(PyObject* self, PyObject* arguments) {
-  if (PyTuple_GET_SIZE(arguments) == 0) return Py_NewRef(self);
+  if (PyTuple_GET_SIZE(arguments) == 0 && type_of_size(self) == nullptr) return Py_NewRef(self);
   return delegate_to_int<SpecialName{"__round__"}>(self, arguments);
 }
 
@@ -348,7 +369,7 @@ PyTypeObject* make_size_type() {
       type_slot<&on_int<PyObject_Repr>>(Py_tp_repr),
       type_slot<&on_int<PyObject_Str>>(Py_tp_str),
       type_slot<&attribute_of_size>(Py_tp_getattro),
-      type_slot<&release_node>(Py_tp_finalize),
+      type_slot<&release_parts>(Py_tp_finalize),
       PyType_Slot{Py_tp_methods, methods_of_size},
       PyType_Slot{0, nullptr},
   };
@@ -357,7 +378,7 @@ PyTypeObject* make_size_type() {
   if (!imported) return nullptr;
   PyObject* base = torch::get_symint_class().ptr();
   size_class.node_offset = reinterpret_cast<PyTypeObject*>(base)->tp_basicsize;
-  const auto size = static_cast<int>(size_class.node_offset + static_cast<Py_ssize_t>(sizeof(PyObject*)));
+  const auto size = static_cast<int>(size_class.node_offset + static_cast<Py_ssize_t>(sizeof(SizeParts)));
   PyType_Spec spec{"thunder._C.TracedSize", size, 0, Py_TPFLAGS_DEFAULT, slots.data()};
   const py::Ref bases = py::Ref::steal(PyTuple_Pack(1, base));
   return reinterpret_cast<PyTypeObject*>(bases ? PyType_FromSpecWithBases(&spec, bases.get()) : nullptr);

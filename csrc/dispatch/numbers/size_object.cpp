@@ -16,13 +16,26 @@ c10::SymNode unwrapped_node(PyObject* object) {
   return pybind11::handle(object).cast<c10::SymNode>();
 }
 
-PyObject*& node_slot(PyObject* number) {
-  return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(number) + size_class.node_offset);
+SizeParts& parts_of_size(PyObject* number) {
+  return *reinterpret_cast<SizeParts*>(reinterpret_cast<char*>(number) + size_class.node_offset);
+}
+
+PyObject* type_of_size(PyObject* number) { return is_size_number(number) ? parts_of_size(number).type : nullptr; }
+
+PyObject* int_as(PyObject* type, PyObject* number) {
+  if (type == nullptr) return number;
+  const py::Ref plain = py::Ref::steal(number);
+  return plain ? PyObject_CallOneArg(type, plain.get()) : nullptr;
+}
+
+PyObject* size_as(PyObject* type, PyObject* number) {
+  const auto size = size_of(number);
+  return size ? make_size(size->scope, size->dim, type) : int_as(type, Py_NewRef(number));
 }
 
 std::optional<Size> size_of(PyObject* object) {
   if (!is_size_number(object)) return std::nullopt;
-  const c10::SymNode node = unwrapped_node(node_slot(object));
+  const c10::SymNode node = unwrapped_node(parts_of_size(object).node);
   const auto* size = dynamic_cast<const SizeNode*>(node.get());
   if (size == nullptr) return std::nullopt;
   return Size{size->scope(), size->dim()};
@@ -33,12 +46,13 @@ std::optional<ir::Dim> dim_of_size_number(PyObject* object) {
   return size ? std::optional(size->dim) : std::nullopt;
 }
 
-PyObject* make_size(const std::shared_ptr<SizeScope>& scope, const ir::Dim& dim) {
-  if (dim.is_concrete()) return PyLong_FromLongLong(dim.hint);
+PyObject* make_size(const std::shared_ptr<SizeScope>& scope, const ir::Dim& dim, PyObject* type) {
+  if (dim.is_concrete()) return int_as(type, PyLong_FromLongLong(dim.hint));
   if (scope->shadows != nullptr) scope->shadows->note_expression(dim);
   PyObject* object = size_class.type->tp_alloc(size_class.type, 0);
   if (object == nullptr) return nullptr;
-  node_slot(object) = pybind11::cast(c10::SymNode(c10::make_intrusive<SizeNode>(scope, dim))).release().ptr();
+  parts_of_size(object).node = pybind11::cast(c10::SymNode(c10::make_intrusive<SizeNode>(scope, dim))).release().ptr();
+  parts_of_size(object).type = Py_XNewRef(type);
   return object;
 }
 
@@ -51,10 +65,10 @@ PyObject* make_size_number(const c10::SymInt& size) {
 
 PyObject* look_at_size(PyObject* number) {
   return or_python_error([&]() -> PyObject* {
-    const c10::SymNode node = unwrapped_node(node_slot(number));
+    const c10::SymNode node = unwrapped_node(parts_of_size(number).node);
     const auto* size = dynamic_cast<const SizeNode*>(node.get());
     if (size == nullptr) return PyErr_Format(PyExc_SystemError, "thunder.jit: a size that stands for nothing");
-    return PyLong_FromLongLong(size->look_at());
+    return int_as(type_of_size(number), PyLong_FromLongLong(size->look_at()));
   });
 }
 

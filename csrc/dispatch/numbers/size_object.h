@@ -16,7 +16,7 @@ namespace thunder::dispatch {
 
 struct SizeClass {
   PyTypeObject* type = nullptr;  ///< null: not made yet
-  Py_ssize_t node_offset = 0;    ///< where an object has its node, behind all that `torch.SymInt` has
+  Py_ssize_t node_offset = 0;    ///< where an object has its parts, behind all that `torch.SymInt` has
 };
 inline SizeClass size_class;
 
@@ -34,14 +34,26 @@ struct Size {
 /// The node that an object of pybind11 holds; null: it is something else.
 [[nodiscard]] c10::SymNode unwrapped_node(PyObject* object);
 
-/// Where a number has its node.
-[[nodiscard]] PyObject*& node_slot(PyObject* number);
+/// The parts of a number that `torch.SymInt` lacks.
+struct SizeParts {
+  PyObject* node;
+  PyObject* type;  ///< see `type_of_size`
+};
+[[nodiscard]] SizeParts& parts_of_size(PyObject* number);
 
-/// The number for a size, a plain int where that is known (new reference), or null with an exception set.
-[[nodiscard]] PyObject* make_size(const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim);
+/// The type that the number has in Python: one of NumPy's integers, which `numpy.prod` gives; null: `int`.
+[[nodiscard]] PyObject* type_of_size(PyObject* number);
+/// An int (stolen) as a number of such a type (new reference, or null with an exception set).
+[[nodiscard]] PyObject* int_as(PyObject* type, PyObject* number);
+/// A size, or an int, as a number of such a type (new reference, or null with an exception set).
+[[nodiscard]] PyObject* size_as(PyObject* type, PyObject* number);
+
+/// The number for a size, a plain one where that is known (new reference), or null with an exception set.
+[[nodiscard]] PyObject* make_size(const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim,
+                                  PyObject* type = nullptr);
 [[nodiscard]] PyObject* make_size_number(const c10::SymInt& size);
 
-/// The plain int, to which the trace is tied from now on (new reference, or null with an exception set).
+/// The plain number, to which the trace is tied from now on (new reference, or null with an exception set).
 [[nodiscard]] PyObject* look_at_size(PyObject* number);
 
 /// Runs what may throw; null with a Python exception set.

@@ -162,6 +162,14 @@ std::optional<SizeFraction> combine(std::string_view operation, const SizeFracti
   return std::nullopt;
 }
 
+/// The size that an operation takes the square root of. Between that and an integer, other than itself, lie many
+/// floats.
+std::optional<ir::Dim> radicand_of(std::string_view operation, const SizeFraction& left, const SizeFraction& right) {
+  const bool is_half = right.numerator == ir::Dim(1) && right.denominator == ir::Dim(2);
+  const bool is_root = operation == "sqrt" || (operation == "**" && is_half);
+  return is_root && left.denominator == ir::Dim(1) ? small_product(left.numerator, 1) : std::nullopt;
+}
+
 // --- what numbers come from
 
 struct Origins {
@@ -222,6 +230,7 @@ PyObject* record(std::string_view operation, PyObject* left, PyObject* right, co
     if (!number) return nullptr;
     auto origin = std::make_unique<SizeOrigin>(std::move(scope), std::move(sizes));
     if (first && second) origin->fraction = combine(operation, *first, *second);
+    if (first && second) origin->radicand = radicand_of(operation, *first, *second);
     return make_number(trace, *number, real, std::move(origin));
   } catch (...) {
     set_python_error();
@@ -246,6 +255,16 @@ std::optional<ir::Dim> round_of(const SizeFraction& fraction) {
   return ir::floor_divide(ir::Dim(2) * numerator + denominator, ir::Dim(2) * denominator);
 }
 
+/// The square root of a size, rounded. Null without an exception: nobody knows.
+PyObject* round_root(std::string_view function, const std::shared_ptr<tracer::SizeScope>& scope, const ir::Dim& dim) {
+  const bool rounds_up = function == "ceil";
+  if (dim.hint < (rounds_up ? 1 : 0)) return nullptr;
+  assume_all(*scope, tracer::compare_sizes(dim, SizeComparison::kGreaterOrEqual, rounds_up ? 1 : 0));
+  if (rounds_up) return make_size(scope, ir::square_root(dim - ir::Dim(1)) + ir::Dim(1));
+  if (function != "round") return make_size(scope, ir::square_root(dim));
+  return make_size(scope, ir::floor_divide(ir::square_root(ir::Dim(4) * dim) + ir::Dim(1), 2));
+}
+
 }  // namespace
 
 NumbersOfSizes::NumbersOfSizes(std::shared_ptr<NumberTrace> trace)
@@ -266,6 +285,7 @@ PyObject* combine_sizes(std::string_view operation, PyObject* left, PyObject* ri
   right = plain_number(right);
   const auto is_known = [](PyObject* object) { return is_from_sizes(object) || is_plain(object); };
   if (!is_known(left) || !is_known(right)) return nullptr;
+  if (type_of_size(left) != nullptr || type_of_size(right) != nullptr) return nullptr;  // NumPy's floats are others
   const auto real_of = [](PyObject* object) {
     if (const auto dim = dim_of_size_number(object)) return py::Ref::steal(PyLong_FromLongLong(dim->hint));
     return py::Ref::share(is_traced_number(object) ? as_traced(object).real : object);
@@ -321,17 +341,20 @@ std::optional<int> compare_fractions(PyObject* left, PyObject* right, int operat
 }
 
 PyObject* round_to_size(std::string_view function, PyObject* number) {
-  const auto fraction = is_from_sizes(number) ? fraction_of(number) : std::nullopt;
-  if (!fraction) return nullptr;
+  static constexpr std::array<std::string_view, 5> kFunctions{"floor", "ceil", "round", "trunc", "int"};
+  if (std::ranges::find(kFunctions, function) == kFunctions.end() || !is_from_sizes(number)) return nullptr;
+  const auto fraction = fraction_of(number);
+  const SizeOrigin* origin = origin_of(number);
+  if (!fraction && (origin == nullptr || !origin->radicand)) return nullptr;
   const std::shared_ptr<tracer::SizeScope> scope = origins_of(number, number).scope;
   try {
+    if (!fraction) return round_root(function, scope, *origin->radicand);
     if (function == "floor") return make_size(scope, floor_of(*fraction));
     if (function == "ceil") return make_size(scope, ceil_of(*fraction));
     if (function == "round") {
       const auto rounded = round_of(*fraction);
       return rounded ? make_size(scope, *rounded) : nullptr;
     }
-    if (function != "trunc" && function != "int") return nullptr;
     const tracer::Compared sign = tracer::compare_sizes(fraction->numerator, SizeComparison::kGreaterOrEqual, 0);
     assume_all(*scope, sign);
     return make_size(scope, sign.outcome ? floor_of(*fraction) : ceil_of(*fraction));
@@ -342,7 +365,10 @@ PyObject* round_to_size(std::string_view function, PyObject* number) {
 }
 
 PyObject* compute_math_of_size(std::string_view name, PyObject* size) {
-  if (name == "floor" || name == "ceil" || name == "trunc") return Py_NewRef(size);
+  if (name == "floor" || name == "ceil" || name == "trunc") return size_as(nullptr, size);
+  if (name == "isqrt") {
+    return or_python_error([&] { return round_root("floor", size_of(size)->scope, *dim_of_size_number(size)); });
+  }
   const py::Ref module = py::Ref::steal(py::import_module("math"));
   const py::Ref function =
       py::Ref::steal(module ? PyObject_GetAttrString(module.get(), std::string(name).c_str()) : nullptr);
@@ -352,8 +378,8 @@ PyObject* compute_math_of_size(std::string_view name, PyObject* size) {
   return PyFloat_CheckExact(real.get()) ? record(name, size, size, real) : nullptr;
 }
 
-PyObject* math_of_size_number(std::string_view name, PyObject* number, const py::Ref& real) {
-  return origin_of(number) == nullptr ? nullptr : record(name, number, number, real);
+PyObject* record_of_sizes(std::string_view operation, PyObject* left, PyObject* right, const py::Ref& real) {
+  return record(operation, left, right, real);
 }
 
 PyObject* traced_number_of_size(PyObject* size) {

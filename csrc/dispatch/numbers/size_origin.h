@@ -51,8 +51,10 @@ class NumbersOfSizes {
 [[nodiscard]] PyObject* round_to_size(std::string_view function, PyObject* number);
 /// A function of the module `math` of a size. Null without an exception: it is not recorded.
 [[nodiscard]] PyObject* compute_math_of_size(std::string_view name, PyObject* size);
-/// As above for a traced number that comes from sizes; `real` is what Python gave.
-[[nodiscard]] PyObject* math_of_size_number(std::string_view name, PyObject* number, const py::Ref& real);
+/// An operation (`bridge::compute_number`) on numbers that come from sizes alone, or are plain; `real` is what Python
+/// gave. Null without an exception: it is not recorded.
+[[nodiscard]] PyObject* record_of_sizes(std::string_view operation, PyObject* left, PyObject* right,
+                                        const py::Ref& real);
 /// The traced number for a size.
 [[nodiscard]] PyObject* traced_number_of_size(PyObject* size);
 /// A tensor of the program holds nothing but this size: `torch.tensor(n)`.

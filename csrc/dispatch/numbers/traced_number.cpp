@@ -72,6 +72,11 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
   const auto first = operand_of(left);
   const auto second = operand_of(right);
   if (symbol == nullptr || !first || !second || !(PyFloat_CheckExact(real) || PyLong_CheckExact(real))) return nullptr;
+  const auto is_from_data = [](PyObject* object) { return is_traced_number(object) && !is_from_sizes(object); };
+  const bool is_of_sizes = is_from_sizes(left) || is_from_sizes(right);
+  if (is_of_sizes && !is_from_data(left) && !is_from_data(right)) {
+    return record_of_sizes(symbol, left, right, py::Ref::share(real));
+  }
   const TracedNumber& traced = untied_of(left, right);
   if (traced.looked_at) return Py_NewRef(real);
   const auto expected = operand_of(real);
@@ -204,8 +209,6 @@ PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
   if (outcome != nullptr || PyErr_Occurred() != nullptr) return outcome;
   const py::Ref real = py::Ref::steal(PyObject_CallOneArg(function, as_traced(traced).real));
   if (!real) return PyErr_Clear(), nullptr;
-  PyObject* of_sizes = math_of_size_number(name, traced, real);
-  if (of_sizes != nullptr || PyErr_Occurred() != nullptr) return of_sizes;
   return record_number(name, traced, traced, real.get());
 }
 

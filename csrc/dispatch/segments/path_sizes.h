@@ -44,6 +44,8 @@ class SymbolBinding {
   [[nodiscard]] bool bind_inputs(std::span<const at::Tensor> inputs);
   /// Compares what a run observed; symbols that have no value get theirs. False: the path goes on otherwise.
   [[nodiscard]] bool bind(const Expected& expected, const Observed& observed);
+  /// By symbol; zero: not known.
+  [[nodiscard]] const std::vector<std::int64_t>& values() const { return values_; }
   /// After false, the condition that did not hold; empty: there is none.
   [[nodiscard]] const std::string& unmet() const { return unmet_; }
 
@@ -53,8 +55,8 @@ class SymbolBinding {
   [[nodiscard]] bool check_conditions();
 
   const PathSizes& sizes_;
-  std::vector<std::int64_t> values_;  ///< by symbol; zero: not known
-  std::vector<bool> is_checked_;      ///< by condition
+  std::vector<std::int64_t> values_;
+  std::vector<bool> is_checked_;  ///< by condition
   std::string unmet_;
 };
 

@@ -23,18 +23,19 @@ class Walker {
   }
 
   Walk run() {
-    if (!choose()) return {-1, {}, {{}, unmet_}};
+    if (!choose()) return {.stop = {{}, unmet_}};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
       run_segment(*compiled);
       if (k + 1 == path().steps.size()) break;
       const Observation& observation = compiled->segment.observation;
-      if (!keep_those_that_observed(observe(observation, values_))) return {-1, {}, {observation.location, unmet_}};
+      if (!keep_those_that_observed(observe(observation, values_))) return {.stop = {observation.location, unmet_}};
       release(k);
     }
     moved_->set();
     Walk result;
     result.path = static_cast<std::ptrdiff_t>(followed_);
+    result.symbols = symbols_->values();
     for (const ir::Argument& output : path().outputs) {
       const auto* id = output.get<ir::ValueId>();
       result.outputs.push_back(id == nullptr ? at::Tensor() : values_[index_of(*id)]);

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -20,8 +21,9 @@ struct Stop {
 
 struct Walk {
   std::ptrdiff_t path = -1;  ///< the one that reached its end; -1: stopped
-  std::vector<at::Tensor> outputs;
-  Stop stop;
+  std::vector<at::Tensor> outputs{};
+  std::vector<std::int64_t> symbols{};  ///< their values, by index
+  Stop stop{};
 };
 
 /// Gives the input tensors of a path; false when it cannot be followed after all. Called under the GIL.
