@@ -23,13 +23,15 @@ class Walker {
   }
 
   Walk run() {
-    if (!choose()) return {-1, {}, {{}, unmet_}};
+    if (!choose()) return {-1, {}, {}, {{}, unmet_}};
     for (std::size_t k = 0;; ++k) {
       const auto compiled = path().steps[k].shared->get();
       run_segment(*compiled);
       if (k + 1 == path().steps.size()) break;
       const Observation& observation = compiled->segment.observation;
-      if (!keep_those_that_observed(observe(observation, values_))) return {-1, {}, {observation.location, unmet_}};
+      if (!keep_those_that_observed(observe(observation, values_))) {
+        return {-1, {}, std::move(values_), {observation.location, unmet_}};
+      }
       release(k);
     }
     moved_->set();
