@@ -18,7 +18,6 @@ namespace thunder::dispatch {
 /// or null.
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number);
 
-[[nodiscard]] bool is_traced_number(PyObject* object);
 [[nodiscard]] ir::ValueId value_of_number(PyObject* traced);
 /// `float` or `int`.
 [[nodiscard]] PyTypeObject* python_type_of(PyObject* traced);
