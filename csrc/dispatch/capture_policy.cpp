@@ -154,6 +154,17 @@ void fill_lazy_globals() {
   static_cast<void>(is_filled);
 }
 
+/// Functions of PyTorch that ask whether objects have their own `__torch_function__`.
+void add_asked_attributes(interpreter::TrackerOptions& options) {
+  constexpr std::array kNames{"_C._has_torch_function", "_C._has_torch_function_unary",
+                              "_C._has_torch_function_variadic"};
+  const py::Ref attribute = py::Ref::steal(PyUnicode_InternFromString("__torch_function__"));
+  for (const char* name : kNames) {
+    const py::Ref function = loaded_function("torch", name);
+    if (function) options.asked_attributes.emplace(interpreter::native_identity(function.get()), attribute);
+  }
+}
+
 }  // namespace
 
 bool is_library(PyObject* globals) {
@@ -214,6 +225,7 @@ void add_substitutes(interpreter::TrackerOptions& options) {
       return -1;
     });
   }
+  add_asked_attributes(options);
   add_random_substitutes(options);
   add_tensor_substitutes(options);
   add_pickle_substitutes(options);

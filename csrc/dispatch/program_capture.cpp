@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <exception>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/capture_policy.h"
 #include "dispatch/compiled_function.h"
+#include "dispatch/numbers/number_arguments.h"
 #include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
@@ -106,7 +108,7 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
       python_backwards_(recorder_, sharp_edges_, known.backwards, failed_),
       overrides_(traced.module),
       sizes_(recorder_, hooks_, numbers_, arguments, how, known.sizes),
-      hooks_(recorder_, overrides_),
+      hooks_(recorder_, overrides_, unread_arrays_),
       backward_(recorder_, hooks_),
       tracker_(hooks_, make_options()),
       call_(traced, arguments, tracker_) {
@@ -140,6 +142,12 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   };
   options.unwrap = wrapped_callable;
   options.intercept = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
+    // `print` shows what it gets without a further call.
+    const auto look = [this](PyObject* argument) { return unread_arrays_.look_into(argument); };
+    if (!unread_arrays_.is_empty() && name_of(callable) == "print" &&
+        !std::all_of(call.arguments, call.arguments + total(call), look)) {
+      return -1;
+    }
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
     if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
     if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
@@ -148,7 +156,8 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
     return reads_.intercept(callable, call, result);
   };
   options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
-    return arrays_.convert(tracker_, callable, call, result);
+    const int status = reads_.convert_array(callable, call, result);
+    return status != 0 ? status : arrays_.convert(tracker_, callable, call, result);
   };
   options.refuse_numbers = [this] {
     refuse_numbers();

@@ -111,7 +111,8 @@ class ProgramCapture final : tracer::RecordingHost {
   tracer::Recorder recorder_;
   PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
-  DataReads reads_{numbers_};
+  UnreadArrays unread_arrays_{recorder_};
+  DataReads reads_{numbers_, unread_arrays_};
   ArrayInputs arrays_{recorder_};
   Overrides overrides_;
   ProgramSizes sizes_;

@@ -166,6 +166,19 @@ TraceOutcome refuse_escape(TraceOutcome&& outcome) {
   return std::move(outcome);
 }
 
+/// Programs that are traced meanwhile find these values (`TraceSession::computed`).
+class ComputedScope {
+ public:
+  explicit ComputedScope(std::span<const at::Tensor> values)
+      : previous_(std::exchange(tracer::TraceSession::current().computed, values)) {}
+  ~ComputedScope() { tracer::TraceSession::current().computed = previous_; }
+  ComputedScope(const ComputedScope&) = delete;
+  ComputedScope& operator=(const ComputedScope&) = delete;
+
+ private:
+  std::span<const at::Tensor> previous_;
+};
+
 /// With symbols; after so many the program is traced for the sizes of the call.
 constexpr int kMostAttempts = 12;
 
@@ -184,6 +197,7 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
                         const TraceOptions& how) {
   // A profiler would read the data of tensors of the trace.
   const at::RecordFunctionGuard unprofiled(/*is_enabled=*/false);
+  const ComputedScope computed(how.computed);
   try {
     ProgramCapture::Known known;
     const bool may_have_symbols = can_have_symbols(options, traced.module) && how.sizes != nullptr;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "tracer/recording.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/tensor_table.h"
+#include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::tracer {
@@ -56,8 +58,11 @@ Realizer& DataAccess::realizer() {
     tensors_.set_real_input(i, recording_.host.data_of_input(i));
   }
   recording_.builder.settle();
-  if (realizer_ == nullptr || edits_ != recording_.builder.edits())
-    realizer_ = std::make_unique<Realizer>(replaced_inputs);
+  if (realizer_ == nullptr || edits_ != recording_.builder.edits()) {
+    const bool is_program = recorded == Recorded::kProgram;
+    const std::span<const at::Tensor> computed = TraceSession::current().computed;
+    realizer_ = std::make_unique<Realizer>(replaced_inputs, is_program ? computed : std::span<const at::Tensor>());
+  }
   edits_ = recording_.builder.edits();
   return *realizer_;
 }

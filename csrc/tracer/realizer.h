@@ -24,7 +24,9 @@ class Realizer {
  public:
   /// Data of these inputs, by position, is not known, nor what is computed from it: a transform replaced them, or will
   /// change what they are used for. With names for messages, which outlive the realizer.
-  explicit Realizer(const std::map<std::size_t, std::string>& replaced) : replaced_(replaced) {}
+  /// `computed`: values that are known from elsewhere, see `TraceSession`.
+  Realizer(const std::map<std::size_t, std::string>& replaced, std::span<const at::Tensor> computed)
+      : replaced_(replaced), computed_(computed) {}
 
   // All throw UserError for a value that is not known.
   [[nodiscard]] at::Tensor value(const ir::Trace& trace, std::span<const at::Tensor> inputs, ir::ValueId value);
@@ -48,8 +50,11 @@ class Realizer {
   void copy_written(const ir::BoundSymbol& symbol, const c10::FunctionSchema& schema);
   [[nodiscard]] c10::Scalar number(const ir::Argument& argument) const;
   void store(const ir::Argument& result, const c10::IValue& value);
+  /// Puts values that are known from elsewhere in the place of what a symbol gave.
+  void take_computed(const ir::BoundSymbol& symbol);
 
   const std::map<std::size_t, std::string>& replaced_;
+  std::span<const at::Tensor> computed_;
   std::vector<c10::IValue> values_;
   std::unordered_map<std::uint32_t, const std::string*> unknown_;  ///< values, with the names of the inputs behind
   const std::string* lost_random_ = nullptr;  ///< who would have drawn random numbers before the next one

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct TraceSession {
   std::vector<at::Tensor>* known_contents = nullptr;  ///< see known_contents.h
   AutocastSearch autocast_search = AutocastSearch::kOff;
   const RealizeScope* realize = nullptr;
+  /// Tensors that the compiled segments of an earlier attempt gave for this data, by value of the program's trace;
+  /// undefined: not known.
+  std::span<const at::Tensor> computed{};
   const transforms::ClaimScope* claims = nullptr;
   SizeReads* size_reads = nullptr;  ///< null: the program is traced for one size
   bool is_capturing = false;        ///< a jitted function is called to be traced

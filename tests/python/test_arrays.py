@@ -163,7 +163,7 @@ def write_to_a_tensor_behind_an_array(x: torch.Tensor, array: Any) -> Any:
     return x * float(shown[0])
 
 
-@refused
+@compiled
 def tensor_as_an_array_is_returned(x: torch.Tensor, array: Any) -> Any:
     return x.numpy()
 

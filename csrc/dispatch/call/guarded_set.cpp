@@ -155,6 +155,7 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
       return Served::kYes;
     }
     last_stop_ = done.stop;
+    if (keeps_values_) stopped_values_ = std::move(done.values);
   } catch (const runtime::ValueChanged&) {
     last_stop_ = Stop();
   } catch (...) {

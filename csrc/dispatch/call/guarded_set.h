@@ -46,6 +46,10 @@ class GuardedSet {
   Served call(const interpreter::CallArguments& arguments, Candidates candidates, PyObject** result);
   /// Where the last call that looked at data observed a value that no specialization goes on with.
   [[nodiscard]] const std::optional<Stop>& last_stop() const { return last_stop_; }
+  /// The tensors that it had computed by then, by value of the recorded trace; empty where it does not run in segments.
+  /// `keep_values` asks for it.
+  [[nodiscard]] std::vector<at::Tensor> take_values() { return std::exchange(stopped_values_, {}); }
+  void keep_values() { keeps_values_ = true; }
   /// The first specialization, for objects outside of the call that are what they were when it was made; its arguments
   /// are checked. `kNo` when they differ.
   Served call_first(const interpreter::CallArguments& arguments, PyObject** result);
@@ -94,6 +98,8 @@ class GuardedSet {
   std::size_t recent_ = 0;
   Candidates last_resorts_ = 0;
   std::optional<Stop> last_stop_;
+  bool keeps_values_ = false;
+  std::vector<at::Tensor> stopped_values_;
 };
 
 }  // namespace thunder::dispatch

@@ -147,18 +147,17 @@ Served SpecializationCache::call_past_limit(const interpreter::CallArguments& ar
   return served;
 }
 
-std::shared_ptr<GuardedSet> SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
+void SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
   const std::size_t number = made_++;
   if (sets_->empty() || sets_->back()->is_full()) {
     auto set = std::make_shared<GuardedSet>();
     set->add(made, number);
     Sets sets = *sets_;
-    sets.push_back(set);
+    sets.push_back(std::move(set));
     sets_ = std::make_shared<const Sets>(std::move(sets));
-    return set;
+  } else {
+    sets_->back()->add(made, number);
   }
-  sets_->back()->add(made, number);
-  return sets_->back();
 }
 
 Served SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result,
@@ -169,12 +168,9 @@ Served SpecializationCache::trace_and_run(const interpreter::CallArguments& argu
   const bool may_fail = PyDict_GetItemString(PyImport_GetModuleDict(), "torch._dynamo") == nullptr;
   // Another thread may change what the program has read before the trace runs.
   const bool has_threads = PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
-  const int retries = has_threads ? 5 : may_fail ? 1 : 0;
+  Attempts left{.for_guards = has_threads ? 5 : may_fail ? 1 : 0, .for_data = attempts_for_data_};
   Served served = Served::kNo;
-  for (int i = 0; i < retries && served == Served::kNo; ++i) {
-    served = trace_once(arguments, keeps, /*may_fail=*/true, result, failure);
-  }
-  if (served == Served::kNo) served = trace_once(arguments, keeps, /*may_fail=*/false, result, failure);
+  while (served == Served::kNo) served = trace_once(arguments, keeps, left, result, failure);
   return served;
 }
 
@@ -200,10 +196,18 @@ bool SpecializationCache::is_to_stay(const TraceOutcome& outcome, const Failure&
   return earlier != refusals_.end() && earlier->second + 1 >= kMostRefusals;
 }
 
-Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail,
+void SpecializationCache::give_miss(bool is_noted, Failure& failure) {
+  if (!is_noted || explained_.empty()) return;
+  failure.miss = std::move(explained_.back());
+  explained_.pop_back();
+}
+
+Served SpecializationCache::trace_once(const interpreter::CallArguments& arguments, bool keeps, Attempts& left,
                                        PyObject** result, Failure& failure) {
   const std::vector<std::shared_ptr<const Specialization>> known = all();
-  const TraceOutcome outcome = specialize({callable_, module_}, arguments, known, options_, how_);
+  TraceOptions how = how_;
+  how.computed = left.computed;
+  const TraceOutcome outcome = specialize({callable_, module_}, arguments, known, options_, how);
   const std::shared_ptr<const Specialization>& made = outcome.made;
   if (PyErr_Occurred() != nullptr) {
     for (const auto& transform : options_.transforms) {
@@ -211,38 +215,54 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
     }
     --misses_;
     const bool runs_eager = may_run_eager(outcome, failure);
-    if (keeps && !explained_.empty()) {
-      failure.miss = std::move(explained_.back());
-      explained_.pop_back();
-    }
+    give_miss(keeps, failure);
     failure.is_kept = runs_eager && keeps && is_to_stay(outcome, failure);
     failure.follows_data = made == nullptr || made->is_last_resort;
     if (failure.is_kept) keep(made);
     return runs_eager ? Served::kEager : Served::kYes;
   }
   last_compiled_ = made;
-  const std::shared_ptr<GuardedSet> set = keeps ? keep(made) : std::make_shared<GuardedSet>();
-  if (!keeps) set->add(made, made_);
-  const std::size_t index = set->specializations().size() - 1;
-  Served served = mode_ == CacheMode::kSameInput ? set->call_first(arguments, result)
-                                                 : set->call(arguments, interpreter::Candidates{1} << index, result);
-  if (served == Served::kEager) return leave_to_eager(failure);
-  if (served == Served::kYes) {
-    failed_traces_ = 0;
-    refusals_.clear();
+  GuardedSet alone;
+  alone.add(made, made_);
+  alone.keep_values();
+  const Served served = mode_ == CacheMode::kSameInput ? alone.call_first(arguments, result)
+                                                       : alone.call(arguments, interpreter::Candidates{1}, result);
+  if (served == Served::kNo) {
+    const Served then = trace_again(made, alone, arguments, left, failure);
+    if (then == Served::kEager) give_miss(keeps, failure);
+    return then;
   }
-  if (served != Served::kNo) return served;
-  const std::vector<interpreter::GuardFailure> failures = set->failures(index, arguments);
-  if (may_fail && !failures.empty()) return Served::kNo;
-  if (failures.empty() && !set->last_stop()) {
+  if (keeps) keep(made);
+  if (served == Served::kEager) return leave_to_eager(failure);
+  failed_traces_ = 0;
+  refusals_.clear();
+  return served;
+}
+
+// While it is traced, a program computes what it reads operation by operation; compiled segments may round otherwise.
+// The next trace takes what they gave.
+Served SpecializationCache::trace_again(const std::shared_ptr<const Specialization>& made, GuardedSet& made_alone,
+                                        const interpreter::CallArguments& arguments, Attempts& left, Failure& failure) {
+  const std::vector<interpreter::GuardFailure> failures = made_alone.failures(0, arguments);
+  if (!failures.empty() && left.for_guards-- > 0) return Served::kNo;
+  const Stop stop = made_alone.last_stop().value_or(Stop());
+  const bool is_of_data = failures.empty() && made_alone.last_stop() && stop.unmet.empty();
+  if (is_of_data) left.computed = made_alone.take_values();
+  if (is_of_data && !left.computed.empty() && left.for_data-- > 0) return Served::kNo;
+  if (is_of_data) {
+    attempts_for_data_ /= 2;
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "thunder.jit: dispatch: a number or shape that is read from a tensor is another one in the compiled "
+        "program than it was while the program was traced, for the same arguments");
+  } else if (!stop.unmet.empty()) {
+    PyErr_Format(PyExc_RuntimeError,
+                 "thunder.jit: dispatch: the program that was made for this call is for sizes for which %s",
+                 stop.unmet.c_str());
+  } else if (failures.empty()) {
     PyErr_SetString(PyExc_RuntimeError,
                     "thunder.jit: dispatch: the sizes of the inputs, or the memory that they share, are not those of "
                     "the program that was made for them");
-  } else if (failures.empty()) {
-    PyErr_SetString(
-        PyExc_RuntimeError,
-        "thunder.jit: dispatch: a number read from a tensor differs right after the trace that observed it; "
-        "the function draws it from something that thunder does not see");
   } else {
     const interpreter::GuardInfo guard = made->guards.info(failures.front().guard);
     PyErr_Format(PyExc_RuntimeError,
@@ -251,7 +271,10 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
                  guard.expression.c_str(), guard.expected.c_str(), failures.front().found.c_str());
   }
   if (how_.full_graph) return Served::kYes;
-  failure = Failure::of_trace({});
+  TraceOutcome outcome;
+  outcome.location = stop.location;
+  outcome.context = made->context;
+  failure = Failure::of_trace(outcome);
   return Served::kEager;
 }
 

@@ -52,6 +52,7 @@ class SpecializationCache {
   int visit(visitproc visitor, void* argument) const;
 
  private:
+  static constexpr int kMostAttemptsForData = 8;
   using Sets = std::vector<std::shared_ptr<GuardedSet>>;
 
   /// Why a call runs in eager though it was to be compiled.
@@ -85,9 +86,20 @@ class SpecializationCache {
   bool make_room();
   /// `keeps`: for later calls too.
   Served trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result, Failure& failure);
-  /// `kNo`: the guards of the new trace fail already, which `may_fail` allows.
-  Served trace_once(const interpreter::CallArguments& arguments, bool keeps, bool may_fail, PyObject** result,
+  /// How often a call may be traced again, as something was another thing right after the trace.
+  struct Attempts {
+    int for_guards = 0;
+    int for_data = 0;
+    std::vector<at::Tensor> computed{};  ///< see `TraceOptions`
+  };
+  /// `kNo`: the program is to be traced again.
+  Served trace_once(const interpreter::CallArguments& arguments, bool keeps, Attempts& left, PyObject** result,
                     Failure& failure);
+  /// The new specialization has not served the call that it was made for, as `made_alone`, a set of its own, tells.
+  Served trace_again(const std::shared_ptr<const Specialization>& made, GuardedSet& made_alone,
+                     const interpreter::CallArguments& arguments, Attempts& left, Failure& failure);
+  /// The miss that was noted last tells why the call was traced, though nothing came of that.
+  void give_miss(bool is_noted, Failure& failure);
   /// Errors of executors and transforms of the user, and with `fullgraph`, are raised.
   [[nodiscard]] bool raises_errors_of_programs() const;
   /// Leaves a call to eager code whose program raised the pending exception, or that is known to run in eager, unless
@@ -104,7 +116,7 @@ class SpecializationCache {
   /// Tells the user once for each cause, and once more when it has calls run in eager at once; false with an exception
   /// set where warnings are errors.
   bool warn_of_eager(const Failure& failure);
-  std::shared_ptr<GuardedSet> keep(const std::shared_ptr<const Specialization>& made);
+  void keep(const std::shared_ptr<const Specialization>& made);
   [[nodiscard]] std::size_t count() const;
 
   PyObject* callable_;  ///< the owner of the cache keeps it, and the module
@@ -117,6 +129,7 @@ class SpecializationCache {
   PastLimit past_limit_;
   /// Causes of eager runs that the user was told, and whether it was told that later calls run in eager, too.
   std::map<std::string, bool> warned_of_;
+  int attempts_for_data_ = kMostAttemptsForData;                 ///< see `Attempts`
   std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
   std::map<std::string, std::size_t> refusals_;                  ///< how many of them, by their cause
   std::size_t made_ = 0;                                         ///< specializations that were kept at some time

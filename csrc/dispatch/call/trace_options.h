@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <span>
 
 namespace thunder::dispatch {
 
@@ -26,7 +29,8 @@ struct TraceOptions {
   bool full_graph = false;  ///< Python that depends on data is an error
   SharpEdges sharp_edges = SharpEdges::kExact;
   DynamicSizes dynamic = DynamicSizes::kMarked;
-  SizeHistory* sizes = nullptr;  ///< as earlier traces saw them; null: nothing is made of that
+  SizeHistory* sizes = nullptr;            ///< as earlier traces saw them; null: nothing is made of that
+  std::span<const at::Tensor> computed{};  ///< see `tracer::TraceSession`
 };
 
 }  // namespace thunder::dispatch

@@ -106,10 +106,22 @@ void DataReads::add_substitutes(interpreter::TrackerOptions& options) {
     const py::Ref function = loaded_function("numpy", name);
     if (!function) continue;
     options.substitute(function.get(), [this, name](PyObject* const*, std::size_t, PyObject*, PyObject**) {
-      if (trace_->recorder == nullptr || trace_->recorder->arrays.is_empty()) return 0;
+      const bool has_arrays =
+          trace_->recorder != nullptr && (!trace_->recorder->arrays.is_empty() || !arrays_.is_empty());
+      if (!has_arrays) return 0;
       refuse_fact(std::string("numpy.") + name);
       return -1;
     });
+  }
+  // `numpy.asarray(tensor)` asks for `tensor.numpy()`, and gives that.
+  if (const py::Ref function = loaded_function("numpy", "asarray")) {
+    options.substitute(function.get(),
+                       [this](PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result) {
+                         const bool is_plain = count == 1 && names == nullptr && is_traced_tensor(arguments[0]);
+                         if (!is_plain || !is_of_trace(arguments[0])) return 0;
+                         *result = arrays_.make(arguments[0]);
+                         return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
+                       });
   }
   // Which would make one tensor of numbers: PyTorch's operations on lists of tensors take a list of them.
   if (const py::Ref function = loaded_function("torch.optim.optimizer", "_stack_if_compiling")) {
@@ -229,8 +241,32 @@ std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& c
   if (name == "tolist" && total(call) == 0 && unpack_tensor(call.self).numel() <= kMostSeparate) {
     return to_list(call.self);
   }
+  if (name == "numpy" && total(call) == 0) {
+    PyObject* array = arrays_.make(call.self);
+    if (array != nullptr || PyErr_Occurred() != nullptr) return array;
+  }
   if (name == "tolist" || name == "numpy" || name == "__array__") return with_contents(callable, call);
   return std::nullopt;
+}
+
+int DataReads::convert_array(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (arrays_.is_empty() || call.self == nullptr || total(call) != 0) return 0;
+  const py::Ref shown = py::Ref::steal(arrays_.tensor_shown_by(call.self));
+  if (!shown) return 0;
+  const at::Tensor& tensor = unpack_tensor(shown.get());
+  const std::string_view name = name_of(callable);
+  if (name == "copy") {
+    try {
+      *result = arrays_.make_copy(tensor);
+    } catch (...) {
+      set_python_error();
+    }
+  } else if (name == "item" && tensor.numel() == 1) {
+    *result = item(shown.get());
+  } else if (name == "tolist" && tensor.numel() <= kMostSeparate) {
+    *result = to_list(shown.get());
+  }
+  return *result != nullptr ? 1 : PyErr_Occurred() != nullptr ? -1 : 0;
 }
 
 namespace {

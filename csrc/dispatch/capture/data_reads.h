@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "dispatch/capture/unread_arrays.h"
 #include "dispatch/numbers/traced_number.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/provenance/tracker_native.h"
@@ -13,10 +14,12 @@ namespace thunder::dispatch {
 /// came from there: functions of PyTorch get tensors that stand for them, all other code the numbers themselves.
 class DataReads {
  public:
-  explicit DataReads(std::shared_ptr<NumberTrace> trace) : trace_(std::move(trace)) {}
+  DataReads(std::shared_ptr<NumberTrace> trace, UnreadArrays& arrays) : trace_(std::move(trace)), arrays_(arrays) {}
 
   /// The convention of `TrackerOptions::intercept`.
   int intercept(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
+  /// Methods of an array that nobody has looked into, by the tensor that it shows; the same convention.
+  int convert_array(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   /// The counts of steps of `torch.optim`, which are read as in eager: as numbers of Python, in double precision.
   void add_substitutes(interpreter::TrackerOptions& options);
 
@@ -34,6 +37,7 @@ class DataReads {
   std::optional<PyObject*> read(PyObject* callable, const interpreter::NativeCall& call);
 
   std::shared_ptr<NumberTrace> trace_;
+  UnreadArrays& arrays_;
 };
 
 }  // namespace thunder::dispatch

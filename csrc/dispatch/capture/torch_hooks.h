@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "dispatch/call/overrides.h"
+#include "dispatch/capture/unread_arrays.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/traced_number.h"
 #include "dispatch/python/errors.h"
@@ -19,7 +20,8 @@ namespace thunder::dispatch {
 /// Shows the program trace tensors in place of the tensors that come from outside.
 class TorchHooks final : public interpreter::TensorHooks {
  public:
-  TorchHooks(tracer::Recorder& recorder, const Overrides& overrides) : recorder_(recorder), overrides_(overrides) {}
+  TorchHooks(tracer::Recorder& recorder, const Overrides& overrides, UnreadArrays& arrays)
+      : recorder_(recorder), overrides_(overrides), arrays_(arrays) {}
 
   /// Called for each new input, with the tensor and what stands for it.
   std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
@@ -64,6 +66,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   PyObject* get_item(PyObject* owner, PyObject* key) override;
   int set_item(PyObject* owner, PyObject* key, PyObject* value) override;
   PyObject* operand(PyObject* number, PyObject* other, bool is_key) override;
+  bool look_into(PyObject* object) override { return arrays_.look_into(object); }
+  PyObject* tensor_shown_by(PyObject* array) override { return arrays_.tensor_shown_by(array); }
 
   /// The state of an input, besides its data, that the program has read or written.
   struct InputState {
@@ -88,6 +92,7 @@ class TorchHooks final : public interpreter::TensorHooks {
 
   tracer::Recorder& recorder_;
   const Overrides& overrides_;
+  UnreadArrays& arrays_;
   std::vector<py::Ref> inputs_;
   std::unordered_map<const PyObject*, std::size_t> index_by_real_;
   std::unordered_map<const PyObject*, std::size_t> index_by_traced_;

@@ -7,21 +7,23 @@
 #include <utility>
 
 #include "operators/facts.h"
+#include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
 
 namespace thunder::dispatch {
 namespace {
 
-/// Compiles a segment. One that ends in an observation is not fused: while it was traced, the observed values were
-/// computed operation by operation, and a run must compute the same bits.
-std::shared_ptr<const CompiledSegment> compile_segment(Segment segment, compile::Options options) {
-  options.fuse = options.fuse && segment.observation.check == nullptr;
+/// Compiles a segment. One that a later observation may follow from (`is_exact`) is not fused: while it was traced,
+/// the observed values were computed operation by operation, and a run must compute the same bits.
+std::shared_ptr<const CompiledSegment> compile_segment(Segment segment, compile::Options options, bool is_exact) {
+  options.fuse = options.fuse && !is_exact && segment.observation.check == nullptr;
   // A later segment writes to memory that this one reads: a backward that recomputed from it would read other values.
   if (segment.reads_overwritten) options.rematerialize = passes::Recompute::kNothing;
   std::shared_ptr<compile::Compiled> program;
   if (!segment.is_bare && !segment.trace.symbols.empty()) program = compile::compile(segment.trace, options);
   const bool has_symbols = program != nullptr && !ir::symbol_sources(segment.trace).empty();
-  return std::make_shared<const CompiledSegment>(CompiledSegment{std::move(segment), std::move(program), has_symbols});
+  return std::make_shared<const CompiledSegment>(
+      CompiledSegment{std::move(segment), std::move(program), has_symbols, is_exact});
 }
 
 /// Whether a program that was compiled for the same segment of another trace is for the sizes of this one, too.
@@ -55,12 +57,23 @@ bool has_outputs(const Segment& segment, const std::vector<ir::ValueId>& outputs
 }
 
 std::shared_ptr<SharedSegment> share(const std::shared_ptr<SharedSegment>& shared, const Segment& segment,
-                                     const compile::Options& options) {
+                                     const compile::Options& options, bool is_exact) {
   const auto known = shared->get();
-  if (!has_outputs(known->segment, segment.outputs)) {
-    shared->set(compile_segment(with_outputs(known->segment, segment.outputs), options));
+  if (!has_outputs(known->segment, segment.outputs) || (is_exact && !known->is_exact)) {
+    const bool stays_exact = is_exact || known->is_exact;
+    shared->set(compile_segment(with_outputs(known->segment, segment.outputs), options, stays_exact));
   }
   return shared;
+}
+
+/// The number of segments up to the last place where the program looks at elements.
+std::size_t count_exact(const std::vector<Segment>& segments) {
+  std::size_t count = 0;
+  for (std::size_t k = 0; k < segments.size(); ++k) {
+    const ir::Operator* check = segments[k].observation.check;
+    if (check != nullptr && check != tracer::check_shape_operator()) count = k + 1;
+  }
+  return count;
 }
 
 void find_dying(SegmentPath& path, const std::vector<Segment>& segments) {
@@ -97,14 +110,15 @@ SegmentPath make_path(const ir::Trace& recorded, std::span<const SegmentPath* co
   path.outputs = trace.outputs;
   path.value_count = trace.value_count();
   path.sizes = PathSizes(trace);
+  const std::size_t exact = count_exact(*segments);
   for (std::size_t k = 0; k < segments->size(); ++k) {
     SegmentPath::Step& step = path.steps.emplace_back();
     step.expected = expected[k];
     if (k < common) {
-      step.shared = share(nearest->steps[k].shared, (*segments)[k], options);
+      step.shared = share(nearest->steps[k].shared, (*segments)[k], options, k < exact);
     } else {
       step.shared = std::make_shared<SharedSegment>();
-      step.shared->set(compile_segment((*segments)[k], options));
+      step.shared->set(compile_segment((*segments)[k], options, k < exact));
     }
     path.random.add(bridge::random_sources((*segments)[k].trace, &operators::may_draw));
   }

@@ -20,6 +20,7 @@ struct CompiledSegment {
   Segment segment;
   std::shared_ptr<compile::Compiled> program;  ///< null: runs nothing, or is bare
   bool has_symbols = false;                    ///< the program says itself which sizes it is for
+  bool is_exact = false;                       ///< it gives the same bits as its operations, one by one
 };
 /// A segment that all paths with the same beginning share. A path that needs more of its values puts in its place the
 /// segment with more outputs.

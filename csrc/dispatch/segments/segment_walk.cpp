@@ -29,7 +29,9 @@ class Walker {
       run_segment(*compiled);
       if (k + 1 == path().steps.size()) break;
       const Observation& observation = compiled->segment.observation;
-      if (!keep_those_that_observed(observe(observation, values_))) return {.stop = {observation.location, unmet_}};
+      if (!keep_those_that_observed(observe(observation, values_))) {
+        return {.values = std::move(values_), .stop = {observation.location, unmet_}};
+      }
       release(k);
     }
     moved_->set();

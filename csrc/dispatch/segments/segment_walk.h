@@ -23,6 +23,7 @@ struct Walk {
   std::ptrdiff_t path = -1;  ///< the one that reached its end; -1: stopped
   std::vector<at::Tensor> outputs{};
   std::vector<std::int64_t> symbols{};  ///< their values, by index
+  std::vector<at::Tensor> values{};     ///< where it stopped: those of the recorded trace that it had computed
   Stop stop{};
 };
 

@@ -103,6 +103,13 @@ py::Ref hashed_members(py::Borrowed iterable, bool are_pairs) {
   return members;
 }
 
+/// How much a function in C tells of its arguments, by the use that it makes of them.
+Reads::Told told_to(IdentityUse use) {
+  if (use == IdentityUse::kNone) return Reads::Told::kContents;
+  if (use == IdentityUse::kAsks) return Reads::Told::kMethods;
+  return use == IdentityUse::kMayTell ? Reads::Told::kAttributes : Reads::Told::kIdentities;
+}
+
 }  // namespace
 
 int NativeCalls::call_with_members(const VectorCall& call, const NativeCall& native, NativeEffect effect,
@@ -203,9 +210,9 @@ bool NativeCalls::update_dict(Node& node, const NativeCall& call) {
 bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& call) {
   bool has_real_tensors = false;
   const IdentityUse use = identity_use(native);
-  const auto of_call = use == IdentityUse::kNone      ? Reads::Told::kContents
-                       : use == IdentityUse::kMayTell ? Reads::Told::kAttributes
-                                                      : Reads::Told::kIdentities;
+  const auto asked = state_.options.asked_attributes.find(native.function);
+  const bool asks_attribute = asked != state_.options.asked_attributes.end();
+  const auto of_call = asks_attribute ? Reads::Told::kContents : told_to(use);
   if (use == IdentityUse::kSame && native.count == 2) reads_.examine_identity(native.arguments[0], native.arguments[1]);
   const bool compares =
       use == IdentityUse::kCompares || use == IdentityUse::kHashes || use == IdentityUse::kHashesFirst;
@@ -224,6 +231,7 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
     Node* tensor =
         use == IdentityUse::kRefers && state_.hooks.is_traced(argument) ? node_behind(argument, state_) : nullptr;
     if (tensor != nullptr) reads_.record_state_as(*tensor, StateKind::kIdentity);
+    if (asks_attribute) reads_.record_asked_attribute(argument, asked->second.get());
     has_real_tensors |= reads_.read_deeply(argument, told);
     if (PyErr_Occurred() != nullptr || (PyIter_Check(argument) && !consume(argument))) return false;
   }

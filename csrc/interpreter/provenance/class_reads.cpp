@@ -158,6 +158,17 @@ bool Reads::refuse_aliases(PyObject* object, const char* names) {
   });
 }
 
+bool Reads::has_observed(PyObject* object, const char* names) const {
+  const auto is_observed = [&](PyObject* name) {
+    PyObject* method = _PyType_Lookup(Py_TYPE(object), name);
+    if (method == nullptr || method == Py_None || method == _PyType_Lookup(&PyBaseObject_Type, name)) return true;
+    if (!PyFunction_Check(method) || !state_.options.treatment) return false;
+    const Treatment treatment = state_.options.treatment(reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(method)));
+    return treatment == Treatment::kInterpret || treatment == Treatment::kLibrary;
+  };
+  return may_define_methods(object) && for_each_name(names, is_observed);
+}
+
 bool Reads::look_up(PyObject* object, const char* names) {
   if (!record_look_up(object, names)) return PyErr_Occurred() == nullptr;
   if (refuse_aliases(object, names)) return true;

@@ -223,6 +223,7 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
   note_class(owner);
   if (PyContext_CheckExact(owner) && aspect != Aspect::kType) return refuse_context();
   owner = behind_view(owner);
+  if (aspect != Aspect::kType && !state_.hooks.look_into(owner)) return false;
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (!is_container(owner)) {
@@ -423,14 +424,18 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
   const bool is_iterator = iterates_over_objects(value);
   if (!is_container(value) && !is_iterator && !PySlice_Check(value)) {
     record_look_up(value, kSpecialMethods);
+    const auto is_observed = [&] { return has_observed(value, kSpecialMethods) && has_observed(value, kOperators); };
+    if (told == Told::kMethods && !is_observed()) told = Told::kAttributes;
     if (told == Told::kAttributes && !refuse_aliases(value, kOperators)) return false;
+    if (!state_.hooks.look_into(value)) return false;
     Node* node = state_.provenance.find(value);
     if (node == nullptr) return false;
     record_opaque(*node, /*is_given=*/true);
     if (PyErr_Occurred() != nullptr) return false;
     if (told != Told::kContents && PyFunction_Check(value)) record_identity(value);
     if (told == Told::kContents || !is_plain_instance(value)) return false;
-    if (is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
+    const bool shows_identity = told != Told::kMethods || Py_TYPE(value)->tp_repr == PyBaseObject_Type.tp_repr;
+    if (shows_identity && is_compared_by_identity(value)) record_state_as(*node, StateKind::kIdentity);
     if (told == Told::kAttributes) record_attributes(*node, told, depth);
     return false;
   }
@@ -485,6 +490,23 @@ void Reads::record_identities(py::Borrowed value) {
     } else if (is_compared_by_identity(leaf)) {
       record_identity(leaf);
     }
+  });
+}
+
+void Reads::record_asked_attribute(py::Borrowed value, py::Borrowed name) {
+  static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
+  static PyObject* const getattr = PyUnicode_InternFromString("__getattr__");
+  for_each_leaf(value, [&](py::Borrowed leaf) {
+    if (PyType_Check(leaf)) record_type_attribute(reinterpret_cast<PyTypeObject*>(static_cast<PyObject*>(leaf)), name);
+    if (!may_define_methods(leaf)) return;
+    note_class(leaf);
+    for (PyObject* each : {static_cast<PyObject*>(name), getattribute, getattr}) {
+      record_type_attribute(Py_TYPE(leaf), each);
+    }
+    Node* node = state_.provenance.find(leaf);
+    Node* dict = node == nullptr ? nullptr : instance_dict_node(*node);
+    if (dict == nullptr) return;
+    record_dict_item(*dict, name, PyDict_GetItemWithError(dict->object.get(), name));
   });
 }
 

@@ -57,9 +57,12 @@ bool is_in_copy_module() {
 }
 
 // A substitute gets what a method is bound to as its first argument. Zero: there is none, or it leaves the call alone.
-int call_substitute(const TrackerOptions& options, const VectorCall& call, PyObject** result) {
+int call_substitute(const TrackerState& state, const VectorCall& call, PyObject** result) {
+  const TrackerOptions& options = state.options;
   const auto found = options.substitutes.find(native_identity(call.callable));
   if (found == options.substitutes.end()) return 0;
+  const auto look = [&](PyObject* argument) { return state.hooks.look_into(argument); };
+  if (!std::ranges::all_of(call.all(), look)) return -1;
   const TrackerOptions::Substitute& substitute = found->second;
   PyObject* self = PyCFunction_Check(call.callable) ? PyCFunction_GET_SELF(call.callable) : nullptr;
   if (self == nullptr || PyModule_Check(self) || PyType_Check(self)) {
@@ -99,7 +102,7 @@ int status_of(PyObject* result) { return result == nullptr ? -1 : 1; }
 int NativeCalls::before(const VectorCall& call, PyObject** result) {
   Node* opaque = is_opaque_callable(call.callable) ? state_.provenance.find(call.callable) : nullptr;
   if (opaque != nullptr) reads_.record_state_as(*opaque, StateKind::kIdentity);
-  if (const int status = call_substitute(state_.options, call, result); status != 0) return status;
+  if (const int status = call_substitute(state_, call, result); status != 0) return status;
   if (const int status = call_unwrapped(call, result); status != 0) return status;
   if (const int status = call_alias(call, result); status != 0) return status;
   if (const int status = call_by_special_method(call, result); status != 0) return status;
@@ -254,9 +257,18 @@ int NativeCalls::before_python(const VectorCall& call, PyObject** result) {
   const bool has_begun = call.arguments == nullptr;  // code in C has called it
   if (const int status = has_begun ? 0 : call_unwrapped(call, result); status != 0) return status;
   reads_.enter_unread(call.callable);
+  if (!look_for_unobserved(call)) return -1;
   const bool has_real_tensors =
       std::ranges::any_of(call.all(), [this](PyObject* each) { return is_real_tensor(each, state_.hooks); });
   return has_real_tensors ? call_with_trace_tensors(call, result) : 0;
+}
+
+// The library formats what it logs or warns of in code that nobody observes.
+bool NativeCalls::look_for_unobserved(const VectorCall& call) {
+  if (call.arguments == nullptr || !PyFunction_Check(call.callable) || !state_.options.treatment) return true;
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(call.callable));
+  if (!is_native(state_.options.treatment(code))) return true;
+  return std::ranges::all_of(call.all(), [this](PyObject* argument) { return state_.hooks.look_into(argument); });
 }
 
 // Methods in C of objects from outside change what nobody sees when C calls them, and functions such as `getattr` read
@@ -360,7 +372,7 @@ int NativeCalls::call_with_trace_tensors(const VectorCall& call, PyObject** resu
     copies.emplace_back(given, copy_of(given, PyList_Check(given) ? Store::kList : Store::kDict));
   }
   const VectorCall seen{call.callable, replaced.data() + 1, call.count, call.names};
-  int status = call_substitute(state_.options, seen, result);
+  int status = call_substitute(state_, seen, result);
   if (status == 0 && !PyFunction_Check(call.callable)) {
     status = intercept(call.callable, native_call(seen), result);
   }

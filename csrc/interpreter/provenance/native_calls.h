@@ -50,6 +50,8 @@ class NativeCalls {
   int call_by_special_method(const VectorCall& call, PyObject** result);
   int call_format(const NativeCall& native, PyObject** result);
   bool write_slot(const VectorCall& call);
+  /// Code that nobody observes is about to get these arguments.
+  bool look_for_unobserved(const VectorCall& call);
   int call_tensor_method(const VectorCall& call, const NativeCall& native, PyObject** result);
 
   // --- memoized_calls.cpp

@@ -110,12 +110,14 @@ class Reads {
   /// another one for is replaced by what the program sees of it, which goes where it goes.
   bool show_items(Node& list);
   /// How much code in C may tell of what it is given: what containers hold, which objects those of classes in Python
-  /// are, and what their attributes are.
-  enum class Told : std::uint8_t { kContents, kIdentities, kAttributes };
+  /// are, what their special methods give, and what their attributes are.
+  enum class Told : std::uint8_t { kContents, kIdentities, kMethods, kAttributes };
   /// Reads everything inside; true when real tensors are among it. May set an exception.
   bool read_deeply(py::Borrowed value, Told told = Told::kIdentities, int depth = 0);
   /// As `read_deeply`, of the object whose method in C is called: whether that may be is asked of the call.
   void read_receiver(py::Borrowed self, Told told);
+  /// Guards what an attribute of an object, or of those in a container, is, for code in C that asks for nothing else.
+  void record_asked_attribute(py::Borrowed value, py::Borrowed name);
   /// Guards which objects these are, inside of containers, too: they are hashed or compared, all but those that do it
   /// by what they hold.
   void record_identities(py::Borrowed value);
@@ -132,6 +134,9 @@ class Reads {
  private:
   [[nodiscard]] Read classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index,
                                    py::Borrowed value, Audience audience);
+  /// Whether those of these special methods that an object's class has from elsewhere than `object` are functions in
+  /// Python that are observed when code in C calls them.
+  [[nodiscard]] bool has_observed(PyObject* object, const char* names) const;
   /// How a value that lies in a class is guarded.
   [[nodiscard]] ConstantKind classify_in_class(py::Borrowed value, Audience audience) const;
   /// Has an input stand for a number, where other calls have another one. May set an exception.

@@ -68,6 +68,7 @@ bool TraceTensors::takes_plain_numbers(py::Borrowed object) const {
 }
 
 PyObject* TraceTensors::operand(PyObject* value, PyObject* other, bool is_key) {
+  if (!state_.hooks.look_into(other)) return nullptr;
   if (is_key && (PyDict_Check(other) || PyAnySet_Check(other)) && state_.provenance.find(other) != nullptr) {
     // Keys of containers from outside are the tensors themselves, not their trace tensors.
     PyObject* real = state_.hooks.is_traced(value) ? state_.hooks.original(value) : nullptr;

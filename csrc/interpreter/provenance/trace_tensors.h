@@ -29,6 +29,9 @@ class TraceTensors {
   /// `value` (stolen) is what the trace tensor says by itself.
   PyObject* read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value);
 
+  /// Whether no frame of the program is left: what returns is what the call gives.
+  [[nodiscard]] bool is_in_caller() const { return reinterpret_cast<PyObject*>(PyEval_GetFrame()) == caller_.get(); }
+
  private:
   [[nodiscard]] bool is_frame_of_caller(py::Borrowed value) const;
   /// Whether operators of `object` look into the other operand.

@@ -84,6 +84,10 @@ const Read* record_enumeration_value(const TrackerState& state, Reads& reads, No
 PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSource source, PyObject* value) {
   static PyObject* const getattribute = PyUnicode_InternFromString("__getattribute__");
   const Read* in_class = nullptr;
+  if (!PyCFunction_Check(value) && !is_spelled(name, "dtype") && !state_.hooks.look_into(owner)) {
+    Py_DECREF(value);
+    return nullptr;
+  }
   if (!state_.hooks.is_traced(owner)) {
     reads_.note_class(owner);
     const bool is_shown = source == AttributeSource::kType;
@@ -300,7 +304,21 @@ bool is_checked_method(py::Borrowed function, py::Borrowed self) {
 
 }  // namespace
 
+namespace {
+
+bool look_one_level_deep(TensorHooks& hooks, PyObject* value) {
+  if (!PyTuple_Check(value) && !PyList_Check(value)) return hooks.look_into(value);
+  PyObject* const* items = PySequence_Fast_ITEMS(value);
+  return std::all_of(items, items + Py_SIZE(value), [&](PyObject* item) { return hooks.look_into(item); });
+}
+
+}  // namespace
+
 PyObject* Tracker::return_to_c(PyObject* function, PyObject* self, PyObject* value) {
+  if (!tensors_.is_in_caller() && !look_one_level_deep(state_.hooks, value)) {
+    Py_DECREF(value);
+    return nullptr;
+  }
   if (!stands_for_number(value)) return value;
   if (function == nullptr || self == nullptr || !is_checked_method(function, self)) {
     number_takers_.insert(current_instruction());

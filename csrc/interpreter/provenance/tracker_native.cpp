@@ -129,7 +129,9 @@ Effects make_effects() {
             {kCompare, "__eq__ __ne__"},
             {kHash, "__hash__"}});
   add_rows(effects, as_object(PyType_Type),
-           {{kSetAttribute, "__setattr__ __delattr__"}, {kNothing, "__call__ mro"}, {kSubclasses, "__subclasses__"}});
+           {{kSetAttribute, "__setattr__ __delattr__"},
+            {kNothing, "__call__ __instancecheck__ __subclasscheck__ mro"},
+            {kSubclasses, "__subclasses__"}});
   add_rows(effects, as_object(PyModule_Type), {{kSetAttribute, "__setattr__"}});
   for (PyTypeObject* type : {&PyFunction_Type, &PyMethodDescr_Type, &PyWrapperDescr_Type}) {
     add_rows(effects, as_object(*type), {{kNothing, "__get__"}});
@@ -153,22 +155,39 @@ struct UseRow {
 
 using IdentityUses = std::unordered_map<const void*, IdentityUse>;
 
+// An exception keeps what it is made of.
+void add_exceptions(IdentityUses& uses) {
+  PyObject *name, *member;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(PyEval_GetBuiltins(), &position, &name, &member) != 0) {
+    if (PyExceptionClass_Check(member)) uses.emplace(member, IdentityUse::kNone);
+  }
+}
+
 IdentityUses make_identity_uses() {
   using enum IdentityUse;
   constexpr std::array kRows{
-      UseRow{kNone, "builtins", "sorted min max sum any all"},
+      UseRow{kNone, "builtins", "sorted min max sum any all exec eval"},
+      UseRow{kAsks, "builtins", "repr ascii str format int float complex abs divmod pow round hex oct bin"},
+      UseRow{
+          kAsks, "_operator",
+          "abs add and_ floordiv iadd iand ifloordiv ilshift imatmul imod imul index inv invert ior ipow irshift isub "
+          "itruediv ixor lshift matmul mod mul neg not_ or_ pos pow rshift sub truediv truth xor"},
       UseRow{
           kNone, "itertools",
           "accumulate chain combinations compress count cycle dropwhile filterfalse islice permutations product repeat "
           "starmap takewhile tee zip_longest pairwise"},
       UseRow{kNone, "functools", "partial reduce"},
-      UseRow{kNone, "types", "MethodType"},
+      UseRow{kNone, "types", "MethodType CellType"},
       UseRow{kNone, "collections", "deque"},
       UseRow{kNone, "operator", "attrgetter itemgetter methodcaller"},
       UseRow{kNone, "_abc", "_abc_instancecheck _abc_subclasscheck"},
       UseRow{kNone, "_operator", "concat iconcat"},
       UseRow{kHashes, "builtins", "set frozenset"},
       UseRow{kHashes, "collections", "_count_elements"},
+      UseRow{kCompares, "_bisect", "bisect bisect_left bisect_right insort insort_left insort_right"},
+      UseRow{kCompares, "_heapq", "heapify heappop heappush heappushpop heapreplace"},
+      UseRow{kCompares, "itertools", "groupby"},
       UseRow{kCompares, "_operator", "eq ne lt le gt ge contains countOf indexOf"},
       UseRow{kRefers, "_weakref", "ref proxy getweakrefcount getweakrefs"},
       UseRow{kSame, "_operator", "is_ is_not"},
@@ -183,6 +202,15 @@ IdentityUses make_identity_uses() {
   }
   const py::Ref from_keys = py::Ref::steal(PyObject_GetAttrString(as_object(PyDict_Type), "fromkeys"));
   uses.emplace(native_identity(from_keys.get()), kHashesFirst);
+  for_each_member(as_object(PyUnicode_Type), "format",
+                  [&](PyObject* made) { uses.emplace(native_identity(made), kAsks); });
+  for_each_member(as_object(PyBaseObject_Type), "__str__ __format__",
+                  [&](PyObject* made) { uses.emplace(native_identity(made), kAsks); });
+  for_each_member(as_object(PyBaseObject_Type), "__repr__",
+                  [&](PyObject* made) { uses.emplace(native_identity(made), kCompares); });
+  for_each_member(as_object(_PyWeakref_RefType), "__init__",
+                  [&](PyObject* made) { uses.emplace(native_identity(made), kRefers); });
+  add_exceptions(uses);
   const py::Ref itertools = py::Ref::steal(py::import_module("itertools"));
   const py::Ref chain = py::Ref::steal(PyObject_GetAttrString(itertools.get(), "chain"));
   for_each_member(chain.get(), "from_iterable", [&](PyObject* made) { uses.emplace(native_identity(made), kNone); });
@@ -339,6 +367,7 @@ IdentityUse identity_use(const NativeCall& call) {
   if (found != identity_uses().end()) return found->second;
   // `tuple.__new__`: all types share one function.
   const bool is_of_sequence = call.self == as_object(PyTuple_Type) || call.self == as_object(PyList_Type);
+  if (call.self == as_object(_PyWeakref_RefType)) return IdentityUse::kRefers;
   return is_of_sequence ? IdentityUse::kNone : IdentityUse::kMayTell;
 }
 

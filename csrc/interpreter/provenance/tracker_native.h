@@ -70,6 +70,7 @@ struct NativeCall {
 enum class IdentityUse : std::uint8_t {
   kMayTell,      ///< unknown
   kNone,         ///< it does not compare them
+  kAsks,         ///< it calls their special methods, or shows which objects they are: `repr`
   kCompares,     ///< it hashes or compares them, functions, too
   kHashes,       ///< as kCompares; those that iterables among its arguments give
   kHashesFirst,  ///< as kHashes for its first argument; it keeps the others

@@ -30,6 +30,9 @@ struct TrackerOptions {
   }
   /// Functions in C that hand their arguments on to functions in Python, and do not look into them; `native_identity`.
   std::unordered_set<const void*> hand_on;
+  /// Functions in C that ask for one attribute of their arguments, or of what is in containers among them, and look at
+  /// nothing else there: its name, by `native_identity`.
+  std::unordered_map<const void*, py::Ref> asked_attributes;
   /// Told of classes in C whose values the program reads or makes: what their operations do may follow settings.
   std::function<void(const PyTypeObject*)> note_type;
   /// Asked before the program looks into an object from outside whose class is in C, or gives it to code in C

@@ -92,6 +92,12 @@ class TensorHooks {
     const Py_ssize_t length = PyObject_Size(object);
     return length < 0 ? nullptr : PyLong_FromSsize_t(length);
   }
+  /// Code looks at what is in `object`. An array whose contents nobody has asked for until now gets them, and ties the
+  /// trace to them. False with an exception set.
+  virtual bool look_into(PyObject* /*object*/) { return true; }
+  /// The trace tensor whose memory such an array shows, of which nobody has seen the contents (new reference); null
+  /// without an exception for all else.
+  virtual PyObject* tensor_shown_by(PyObject* /*array*/) { return nullptr; }
   /// Constants that torch brings: dtypes, devices, sizes, generators, …
   [[nodiscard]] virtual ConstantKind classify(PyObject* object) const = 0;
 };

@@ -323,6 +323,15 @@ bool StructureBuilder::shows_other_memory(py::Borrowed array) {
   return false;
 }
 
+// `tensor.numpy(force=True)`: a tensor that requires grad by now has given its array before.
+bool StructureBuilder::add_array(StructurePart& part, py::Borrowed tensor) {
+  const py::Ref method = py::Ref::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(tensor)), "numpy"));
+  py::Ref arguments = py::Ref::steal(PyTuple_Pack(1, static_cast<PyObject*>(tensor)));
+  py::Ref keywords = py::Ref::steal(PyDict_New());
+  if (!method || !arguments || !keywords || PyDict_SetItemString(keywords.get(), "force", Py_True) < 0) return false;
+  return add_call(part, method.get(), std::move(arguments), std::move(keywords));
+}
+
 // Objects of classes written in C.
 bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
   PyTypeObject* type = Py_TYPE(value);
@@ -332,6 +341,10 @@ bool StructureBuilder::add_native(StructurePart& part, py::Borrowed value) {
     if (PyObject* contents = PyCell_GET(value)) part.children.push_back(add(contents));
     return part.children.empty() || part.children.back() != kFailed;
   }
+  if (const py::Ref tensor = py::Ref::steal(tracker_.hooks().tensor_shown_by(value))) {
+    return add_array(part, tensor.get());
+  }
+  if (PyErr_Occurred() != nullptr) return false;
   if (is_buffer(value) || is_nan(value)) {
     if (is_buffer(value) && shows_other_memory(value)) return false;
     part.kind = PartKind::kCopy;

@@ -37,6 +37,8 @@ class StructureBuilder {
   bool add_weak_reference(StructurePart& part, py::Borrowed value);
   bool add_dict_view(StructurePart& part, py::Borrowed view, py::Borrowed mapping);
   bool add_instance(StructurePart& part, py::Borrowed value);
+  /// The array over the memory of a tensor that the computation gives.
+  bool add_array(StructurePart& part, py::Borrowed tensor);
   bool shows_other_memory(py::Borrowed array);
   bool add_native(StructurePart& part, py::Borrowed value);
   bool add_function(StructurePart& part, py::Borrowed function);
