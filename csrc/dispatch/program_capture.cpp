@@ -114,6 +114,8 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
   python_backwards_.tracker = &tracker_;
   numbers_->recorder = &recorder_;
   numbers_->are_plain = known.has_plain_numbers;
+  hooks_.item_of = [this](PyObject* tensor) { return reads_.item(tensor); };
+  hooks_.tensor_of_list = [this](PyObject* list) { return reads_.tensor_of(list); };
 }
 
 ProgramCapture::~ProgramCapture() { numbers_->recorder = nullptr; }

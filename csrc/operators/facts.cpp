@@ -261,7 +261,7 @@ constexpr Row kRows[] = {
     {"thunder::native_dropout_with_state", kDrawsRandomNumbers},
     {"thunder::restride", kCallsPyTorch},
     {"thunder::scatter_sum", kOrdered},
-    {"thunder::sized_by", kShapeFollowsData},
+    {"thunder::sized_by", kShapeFollowsData | kWrapsNumbers},
     {"thunder::sum_over_processes", kOrdered},
 };
 static_assert(std::ranges::is_sorted(kRows, {}, &Row::name));

@@ -19,6 +19,7 @@
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "dispatch/numbers/number_arguments.h"
+#include "dispatch/numbers/number_lists.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/errors.h"
@@ -47,6 +48,7 @@ bool works_by_operators(PyObject* callable, const NativeCall& call) {
              PyFloat_CheckExact(argument);
     });
   }
+  if (module_of(callable) == "_bisect") return name_of(callable).starts_with("bisect");
   static constexpr std::string_view kNames[] = {"abs", "divmod", "isinstance", "max", "min",
                                                 "pow", "round",  "sorted",     "sum"};
   return module_of(callable) == "builtins" && std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
@@ -152,6 +154,13 @@ PyObject* DataReads::item(PyObject* tensor) {
     set_python_error();
     return nullptr;
   }
+}
+
+PyObject* DataReads::tensor_of(PyObject* list) {
+  const py::Ref function = loaded_function("torch", "tensor");
+  PyObject* result = nullptr;
+  const NativeCall call = interpreter::native_call({function.get(), &list, 1, nullptr});
+  return intercept(function.get(), call, &result) == 0 ? PyObject_CallOneArg(function.get(), list) : result;
 }
 
 PyObject* DataReads::to_list(PyObject* object) {
@@ -362,6 +371,11 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = decide_truths(name_of(callable), call.arguments[0]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
+  if (call.count == 2 && total(call) == 2 && module_of(callable) == "math" && any_argument(call, is_traced_number)) {
+    const std::string name(name_of(callable));
+    PyObject* made = compute_math(callable, name.c_str(), call.arguments[0], call.arguments[1]);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
   if (call.count == 2 && total(call) == 2 && name_of(callable) == "gcd" && module_of(callable) == "math") {
     PyObject* made = common_divisor(call.arguments[0], call.arguments[1]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
@@ -391,6 +405,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
+    if (const int status = call_fused(callable, call, result); status != 0) return status;
     if (const int status = call_batch_norm(callable, call, result); status != 0) return status;
     if (const int status = call_where(callable, call, result); status != 0) return status;
   }
