@@ -151,6 +151,9 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     return arrays_.convert(tracker_, callable, call, result);
   };
+  options.convert_index = [this](PyObject* tensor, PyObject* index) {
+    return arrays_.convert_index(tracker_, tensor, index);
+  };
   options.refuse_numbers = [this] {
     refuse_numbers();
     PyErr_SetString(PyExc_NotImplementedError, kNumbersAreRefused);
