@@ -22,6 +22,7 @@ namespace thunder::bridge {
 namespace {
 
 using MathFunction = double (*)(double);
+using MathFunctionOfTwo = double (*)(double, double);
 using Number = std::optional<c10::Scalar>;
 
 template <typename T>
@@ -142,16 +143,27 @@ Number compute(std::string_view operation, std::int64_t left, std::int64_t right
 /// The functions of Python's module `math` that it takes from the C library as they are.
 MathFunction math_function(std::string_view name) {
   static constexpr std::pair<std::string_view, MathFunction> kFunctions[] = {
-      {"cos", std::cos},   {"exp", std::exp}, {"log", std::log},   {"log10", std::log10},
-      {"log2", std::log2}, {"sin", std::sin}, {"sqrt", std::sqrt}, {"tanh", std::tanh}};
+      {"acos", std::acos},   {"asin", std::asin},   {"atan", std::atan}, {"cos", std::cos},   {"cosh", std::cosh},
+      {"exp", std::exp},     {"expm1", std::expm1}, {"fabs", std::fabs}, {"log", std::log},   {"log10", std::log10},
+      {"log1p", std::log1p}, {"log2", std::log2},   {"sin", std::sin},   {"sinh", std::sinh}, {"sqrt", std::sqrt},
+      {"tan", std::tan},     {"tanh", std::tanh}};
   const auto* found = std::ranges::find(kFunctions, name, &std::pair<std::string_view, MathFunction>::first);
   return found == std::end(kFunctions) ? nullptr : found->second;
 }
 
-Number compute_math(MathFunction function, double argument) {
-  const double result = function(argument);
-  return std::isfinite(result) ? Number(result) : std::nullopt;  // a result that is not finite may be an error
+/// Those of two arguments.
+MathFunctionOfTwo math_function_of_two(std::string_view name) {
+  static constexpr std::pair<std::string_view, MathFunctionOfTwo> kFunctions[] = {{"atan2", std::atan2},
+                                                                                  {"copysign", std::copysign},
+                                                                                  {"fmod", std::fmod},
+                                                                                  {"pow", std::pow},
+                                                                                  {"remainder", std::remainder}};
+  const auto* found = std::ranges::find(kFunctions, name, &std::pair<std::string_view, MathFunctionOfTwo>::first);
+  return found == std::end(kFunctions) ? nullptr : found->second;
 }
+
+/// A result that is not finite may be an error.
+Number if_finite(double result) { return std::isfinite(result) ? Number(result) : std::nullopt; }
 
 bool is_float(const c10::Scalar& number) { return number.isFloatingPoint(); }
 
@@ -288,7 +300,11 @@ bool can_hold_all(at::ScalarType dtype, at::ScalarType from) {
 std::optional<c10::Scalar> compute_number(std::string_view operation, const c10::Scalar& left,
                                           const c10::Scalar& right) {
   if (const auto function = math_function(operation)) {
-    return is_exact_double(left) ? compute_math(function, left.toDouble()) : std::nullopt;
+    return is_exact_double(left) ? if_finite(function(left.toDouble())) : std::nullopt;
+  }
+  if (const auto function = math_function_of_two(operation)) {
+    const bool is_exact = is_exact_double(left) && is_exact_double(right);
+    return is_exact ? if_finite(function(left.toDouble(), right.toDouble())) : std::nullopt;
   }
   if (operation == "natural") return left.toDouble() < 0 ? std::nullopt : std::make_optional(left);
   if (operation == "round_to") return is_float(left) ? round_to(left.toDouble(), right.toLong()) : std::nullopt;

@@ -117,6 +117,8 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
   python_backwards_.tracker = &tracker_;
   numbers_->recorder = &recorder_;
   numbers_->are_plain = known.has_plain_numbers;
+  hooks_.item_of = [this](PyObject* tensor) { return reads_.item(tensor); };
+  hooks_.tensor_of_list = [this](PyObject* list) { return reads_.tensor_of(list); };
 }
 
 ProgramCapture::~ProgramCapture() { numbers_->recorder = nullptr; }
@@ -158,6 +160,9 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   options.convert = [this](PyObject* callable, const interpreter::NativeCall& call, PyObject** result) {
     const int status = reads_.convert_array(callable, call, result);
     return status != 0 ? status : arrays_.convert(tracker_, callable, call, result);
+  };
+  options.convert_index = [this](PyObject* tensor, PyObject* index) {
+    return arrays_.convert_index(tracker_, tensor, index);
   };
   options.refuse_numbers = [this] {
     refuse_numbers();

@@ -17,6 +17,7 @@
 #include "tracer/layers_at_sizes.h"
 #include "tracer/library.h"
 #include "tracer/map_tensors.h"
+#include "tracer/numbers_as_floats.h"
 #include "tracer/operators.h"
 #include "tracer/parallel_operators.h"
 #include "tracer/probe.h"
@@ -195,7 +196,8 @@ void record_at_traced_sizes(const c10::OperatorHandle& op, c10::DispatchKeySet k
   }
 }
 
-void record_top(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+void record_top(const c10::OperatorHandle& called, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::OperatorHandle op = NumbersAsFloats::put_into(called, *stack).value_or(called);
   auto* const shadows = static_cast<SizeShadows*>(TraceSession::current().size_reads);
   const bool is_watched = shadows != nullptr && shadows->is_outside() && recorder_on_top() != nullptr;
   if (!is_watched || builds_constant() || only_profiles(op)) return record_at_traced_sizes(op, keys, stack);

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from beside_eager import assert_same
 
 import thunder
 
@@ -240,6 +241,7 @@ MAKERS: dict[str, Callable[[Any], torch.Tensor]] = {
     "tensor": torch.tensor,
     "tensor_on_a_device": lambda array: torch.tensor(array, device="cpu"),
     "FloatTensor": torch.FloatTensor,
+    "Tensor": torch.Tensor,
 }
 
 
@@ -440,3 +442,80 @@ def test_an_array_beside_a_transform(function: Callable[[torch.Tensor], Any]) ->
     compiled = thunder.jit(function)
     for x in (torch.arange(6.0).reshape(2, 3), torch.arange(6.0).reshape(3, 2).t()):
         torch.testing.assert_close(compiled(x), function(x))
+
+
+INDICES: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "index": lambda x, i: x[i],
+    "index and slice": lambda x, i: x[i, 1:],
+    "index behind a slice": lambda x, i: x.t()[:, i],
+    "index and int": lambda x, i: x[i, 2] * 2,
+    "beside a tensor": lambda x, i: x[i, torch.zeros(8, dtype=torch.long)],
+    "write": lambda x, i: write(x.clone(), i),
+    "indices of a default": lambda x, i: x[torch.Tensor(i).long()],
+}
+
+
+def write(x: torch.Tensor, i: Any) -> torch.Tensor:
+    x[i] = 1.0
+    x[i, 1] += 2.0
+    return x
+
+
+@pytest.mark.parametrize("dtype", [numpy.int64, numpy.int32, numpy.int8, numpy.uint16])
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_that_change_have_one_program(name: str, dtype: Any) -> None:
+    compiled = thunder.jit(INDICES[name])
+    x = torch.randn(24, 4)
+    for seed in range(5):
+        indices = numpy.random.RandomState(seed).permutation(24)[:8].astype(dtype)
+        torch.testing.assert_close(compiled(x, indices), INDICES[name](x, indices))
+    assert thunder.compile_stats(compiled)["specializations"] == 1
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "index",
+    [
+        numpy.array([[0, 1], [1, 0]]),
+        numpy.arange(72).reshape(36, 2) % 4,
+        numpy.array([1.0, 2.0]),
+        numpy.array([1, 0, 1, 0], numpy.uint8),
+        numpy.array([True, False, True, True]),
+        numpy.array(2),
+        numpy.array([], numpy.int64),
+        numpy.array([-1, -4]),
+        numpy.array([4]),
+        numpy.arange(4)[::-1],
+        numpy.broadcast_to(numpy.array(1), (3,)),
+        numpy.array([1, 2], ">i8"),
+    ],
+    ids=repr,
+)
+def test_an_array_is_the_index_that_it_is_in_eager(index: Any) -> None:
+    def result(function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            return str(error).split("\n")[0]
+
+    x = torch.randn(4, 4)
+    for program in (lambda x, i: x[i], lambda x, i: x[:, i], lambda x, i: x[i, 1:]):
+        compiled = thunder.jit(program)
+        for changed in (index, index.copy(), index[::-1].copy() if index.ndim else index):
+            assert_same(result(compiled, x, changed), result(program, x, changed), "result")
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("maker", [torch.Tensor, torch.FloatTensor])
+@pytest.mark.parametrize("dtype", [numpy.float32, numpy.float64])
+def test_a_tensor_of_a_class_shares_memory_where_it_does_in_eager(maker: Any, dtype: Any) -> None:
+    def program(array: Any) -> Any:
+        tensor = maker(array)
+        tensor.add_(1)
+        return tensor * 2
+
+    for function in (program, thunder.jit(program)):
+        array = numpy.ones(3, dtype)
+        assert function(array).tolist() == [4.0] * 3
+        assert array.tolist() == [2.0 if dtype is numpy.float32 else 1.0] * 3

@@ -995,3 +995,110 @@ def test_ints_are_one_object_where_they_are_in_eager(name: str) -> None:
         assert got[:-1] == expected[:-1], (rows, columns)
         torch.testing.assert_close(got[-1], expected[-1])
     assert thunder.cache_misses(compiled) <= 10
+
+
+LONG = torch.randn(1000, 4)
+# Programs of a tensor of one integer, with the most specializations that they need for six values from 2 on.
+POSITIONS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
+    "tensor": (lambda t: LONG[t] * 2, 2),
+    "view": (lambda t: LONG[t], 6),  # where a result is a view at a position from data, each has a program
+    "in a tuple": (lambda t: LONG.t()[:, t] + LONG[t, 1:].sum(), 3),
+    "behind an ellipsis": (lambda t: LONG.t()[..., t] * 2, 6),
+    "beside a tensor": (lambda t: LONG[t, torch.tensor([0, 2])] * 2, 2),
+    "of two": (lambda t: LONG[t] - LONG[t - 1], 3),
+    "of a slice": (lambda t: LONG[:900][t].exp(), 2),
+    "written": (lambda t: (LONG * 1)[t].add_(1) * 2, 2),
+    "set": (lambda t: _set_row(LONG.clone(), t), 2),
+    "int": (lambda t: LONG[int(t)] * 2, 2),
+    "list of ints": (lambda t: LONG[[int(t)]], 1),
+    "list of two ints": (lambda t: LONG[[int(t), int(t) - 1]] + LONG[[t.item(), 3]], 2),
+}
+
+
+def _set_row(x: Tensor, t: Tensor) -> Tensor:
+    x[t] = 7
+    x[t, 1:] += 1
+    row = x[t]
+    row.mul_(2)
+    return x
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_tensor_of_one_integer_is_an_index(name: str, dtype: torch.dtype) -> None:
+    program, most = POSITIONS[name]
+    compiled = thunder.jit(program)
+    large = (400, 999, 340) if dtype != torch.int8 else (44, 99, 34)
+    for position in (7, 3, 12, *(min(each, 899) if name == "of a slice" else each for each in large)):
+        t = torch.tensor(position, dtype=dtype)
+        torch.testing.assert_close(compiled(t), program(t))
+    assert specializations(compiled) <= most
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    for position in (0, 1, -1, -3):
+        t = torch.tensor(position, dtype=dtype)
+        torch.testing.assert_close(compiled(t), program(t))
+
+
+def test_tensor_of_one_integer_shows_a_part_that_is_a_view() -> None:
+    compiled = thunder.jit(lambda x, t: x[t])
+    x = torch.zeros(500, 3)
+    for position in (7, 3, 499, 0, 12, -2):
+        row = compiled(x, torch.tensor(position))
+        assert row._base is x
+        row.add_(position)
+        assert x[position].tolist() == [position] * 3
+
+
+def test_tensor_of_one_integer_beyond_the_end_raises_as_in_eager() -> None:
+    compiled = thunder.jit(lambda t: LONG[t] * 2)
+    for position in (5, 6, 7):
+        compiled(torch.tensor(position))
+    for position in (1000, 4000, -1001):
+        got = outcome(compiled, torch.tensor(position))
+        assert got == outcome(lambda t: LONG[t] * 2, torch.tensor(position))
+        assert got[0] is IndexError
+
+
+@pytest.mark.parametrize("t", [torch.tensor(True), torch.tensor(False), torch.tensor([3]), torch.tensor([], dtype=int)])
+def test_masks_and_lists_are_no_integers(t: Tensor) -> None:
+    torch.testing.assert_close(thunder.jit(lambda t: LONG[t] * 2)(t), LONG[t] * 2)
+
+
+def test_gradient_of_a_part_that_a_tensor_of_one_integer_shows() -> None:
+    x = torch.randn(300, 3, requires_grad=True)
+    compiled = thunder.jit(lambda x, t: (x[t] ** 2).sum())
+    for position in (5, 6, 200, 299, 8):
+        t = torch.tensor(position)
+        (got,) = torch.autograd.grad(compiled(x, t), x)
+        torch.testing.assert_close(got, torch.autograd.grad((x[t] ** 2).sum(), x)[0])
+    assert specializations(compiled) == 2
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.grad, thunder.vmap, thunder.grad])
+def test_index_inside_of_a_transform(transform: Callable[..., Any]) -> None:
+    def program(x: Tensor, t: Tensor) -> Tensor:
+        result: Tensor = transform(lambda row: (row[t] * LONG[t, 0]).sum())(x)
+        return result
+
+    compiled = thunder.jit(program)
+    x = torch.randn(30, 30) if "vmap" in transform.__name__ else torch.randn(30)
+    for position in (3, 4, 5, 20):
+        torch.testing.assert_close(compiled(x, torch.tensor(position)), program(x, torch.tensor(position)))
+
+
+def test_a_tuple_with_floats_that_change() -> None:
+    group = {"betas": (0.5, 0.99)}
+
+    @thunder.jit
+    def function(x: Tensor) -> Tensor:
+        first, second = group["betas"]
+        group["betas"] = (first * 0.75, second)
+        return x * first + second
+
+    number = 0.5
+    for _ in range(8):
+        torch.testing.assert_close(function(torch.ones(2)), torch.ones(2) * number + 0.99)
+        number *= 0.75
+        assert group["betas"] == (number, 0.99)
+        assert [type(each) for each in group["betas"]] == [float, float]
+    assert specializations(function) == 2

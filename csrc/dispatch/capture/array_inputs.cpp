@@ -23,10 +23,23 @@ struct Conversion {
   bool takes_keywords = false;  ///< `dtype` and `device`
 };
 
+const char* name_of_default_dtype() {
+  switch (c10::get_default_dtype_as_scalartype()) {
+    case at::kFloat:
+      return "float32";
+    case at::kDouble:
+      return "float64";
+    default:
+      return nullptr;
+  }
+}
+
 std::optional<Conversion> conversion_by(PyObject* callable) {
   if (PyType_Check(callable)) {
-    const char* dtype = dtype_of_legacy_type(callable);
-    return dtype == nullptr ? std::nullopt : std::optional(Conversion{dtype});
+    static const py::Ref tensor_class = loaded_function("torch", "Tensor");
+    const bool is_default = callable == tensor_class.get();
+    const char* dtype = is_default ? name_of_default_dtype() : dtype_of_legacy_type(callable);
+    return dtype == nullptr ? std::nullopt : std::optional(Conversion{.dtype = dtype, .copies = false});
   }
   if (!module_of(callable).starts_with("torch")) return std::nullopt;
   const std::string_view name = name_of(callable);
@@ -56,6 +69,12 @@ bool has_known_keywords(const interpreter::NativeCall& call, const Conversion& c
     if (!is_known || !conversion.takes_keywords) return false;
   }
   return true;
+}
+
+bool has_arrays(PyObject* index) {
+  if (!PyTuple_CheckExact(index)) return is_array(index);
+  PyObject* const* items = PySequence_Fast_ITEMS(index);
+  return std::any_of(items, items + PyTuple_GET_SIZE(index), is_array);
 }
 
 /// `tensor.to(dtype=…, device=…, copy=…)`, with those that the call has.
@@ -120,6 +139,34 @@ int ArrayInputs::convert(interpreter::Tracker& tracker, PyObject* callable, cons
   if (!traced) return PyErr_Occurred() != nullptr ? -1 : 0;
   *result = converted(traced.get(), call, *conversion);
   return *result == nullptr ? -1 : 1;
+}
+
+PyObject* ArrayInputs::index_of(interpreter::Tracker& tracker, PyObject* array, bool is_in_tuple) {
+  interpreter::Node* node = is_array(array) ? tracker.provenance().find(array) : nullptr;
+  if (node == nullptr || !is_convertible(array)) return nullptr;
+  py::Ref traced = py::Ref::steal(lift(tracker, *node));
+  if (!traced) return nullptr;
+  const at::Tensor& tensor = unpack_tensor(traced.get());
+  // PyTorch takes an array of several dimensions for a tuple of its rows, where there are few.
+  const bool is_whole = is_in_tuple || tensor.dim() == 1;
+  if (!is_whole || tensor.scalar_type() == at::kByte) return nullptr;
+  if (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kLong) return traced.release();
+  return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false)
+             ? PyObject_CallMethod(traced.get(), "long", nullptr)
+             : nullptr;
+}
+
+PyObject* ArrayInputs::convert_index(interpreter::Tracker& tracker, PyObject* tensor, PyObject* index) {
+  if (!has_arrays(index) || is_told_of_operations(tensor)) return nullptr;
+  if (is_array(index)) return index_of(tracker, index, /*is_in_tuple=*/false);
+  py::Ref items = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(index)));
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(index); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(index, i);
+    PyObject* converted = index_of(tracker, item, /*is_in_tuple=*/true);
+    if (converted == nullptr && PyErr_Occurred() != nullptr) return nullptr;
+    PyTuple_SET_ITEM(items.get(), i, converted == nullptr ? Py_NewRef(item) : converted);
+  }
+  return items.release();
 }
 
 }  // namespace thunder::dispatch

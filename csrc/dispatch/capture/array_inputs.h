@@ -16,8 +16,12 @@ class ArrayInputs {
   /// The convention of `TrackerOptions::convert`.
   int convert(interpreter::Tracker& tracker, PyObject* callable, const interpreter::NativeCall& call,
               PyObject** result);
+  /// The convention of `TrackerOptions::convert_index`.
+  PyObject* convert_index(interpreter::Tracker& tracker, PyObject* tensor, PyObject* index);
 
  private:
+  /// The tensor of integers or truth values that an array is as an index; null, without an exception: it is none.
+  PyObject* index_of(interpreter::Tracker& tracker, PyObject* array, bool is_in_tuple);
   /// The trace tensor over an array's memory (new reference); null, without an exception: there can be none.
   PyObject* lift(interpreter::Tracker& tracker, interpreter::Node& array);
 

@@ -19,6 +19,7 @@
 #include "dispatch/capture/tensor_facts.h"
 #include "dispatch/capture/torch_hooks.h"
 #include "dispatch/numbers/number_arguments.h"
+#include "dispatch/numbers/number_lists.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_object.h"
 #include "dispatch/numbers/size_origin.h"
@@ -151,6 +152,13 @@ PyObject* DataReads::item(PyObject* tensor) {
     set_python_error();
     return nullptr;
   }
+}
+
+PyObject* DataReads::tensor_of(PyObject* list) {
+  const py::Ref function = loaded_function("torch", "tensor");
+  PyObject* result = nullptr;
+  const NativeCall call = interpreter::native_call({function.get(), &list, 1, nullptr});
+  return intercept(function.get(), call, &result) == 0 ? PyObject_CallOneArg(function.get(), list) : result;
 }
 
 PyObject* DataReads::to_list(PyObject* object) {
@@ -362,6 +370,11 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* made = is_size_number(argument) ? compute_math_of_size(name_of(callable), argument) : nullptr;
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
   }
+  if (call.count == 2 && total(call) == 2 && module_of(callable) == "math" && any_argument(call, is_traced_number)) {
+    const std::string name(name_of(callable));
+    PyObject* made = compute_math(callable, name.c_str(), call.arguments[0], call.arguments[1]);
+    if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
   if (call.count == 2 && total(call) == 2 && name_of(callable) == "gcd" && module_of(callable) == "math") {
     PyObject* made = common_divisor(call.arguments[0], call.arguments[1]);
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
@@ -392,6 +405,7 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {
     if (const int status = call_for_each(callable, call, result); status != 0) return status;
+    if (const int status = call_fused(callable, call, result); status != 0) return status;
     if (const int status = call_batch_norm(callable, call, result); status != 0) return status;
     if (const int status = call_where(callable, call, result); status != 0) return status;
   }

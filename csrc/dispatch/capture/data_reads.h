@@ -22,12 +22,15 @@ class DataReads {
   int convert_array(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   /// The counts of steps of `torch.optim`, which are read as in eager: as numbers of Python, in double precision.
   void add_substitutes(interpreter::TrackerOptions& options);
+  /// `tensor.item()`, as a traced number or a size.
+  PyObject* item(PyObject* tensor);
+  /// `torch.tensor(list)`.
+  PyObject* tensor_of(PyObject* list);
 
  private:
   /// Whether a trace tensor is of this trace, and not of a part that a transform records: there, the dispatcher sees
   /// what is read.
   [[nodiscard]] bool is_of_trace(PyObject* tensor) const;
-  PyObject* item(PyObject* tensor);
   PyObject* to_list(PyObject* tensor);
   PyObject* convert(PyObject* tensor, PyTypeObject* type);
   PyObject* with_contents(PyObject* callable, const interpreter::NativeCall& call);

@@ -74,8 +74,8 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
   return has_other && history->is_pinned(key, 0) ? tensor_holding_int(value) : at::Tensor();
 }
 
-bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
-                               const tracer::SizeShadows* shadows, int depth) {
+bool NumberInputs::are_inputs(PyObject* sequence, const std::string& path, const SizeHistory* history,
+                              const tracer::SizeShadows* shadows, int depth) {
   constexpr Py_ssize_t kMost = 16;  // shapes and lists of arguments have no more; others are data
   constexpr int kDeepest = 8;
   if (history == nullptr || Py_SIZE(sequence) > kMost || depth > kDeepest) return false;
@@ -83,13 +83,10 @@ bool NumberInputs::are_symbols(PyObject* sequence, const std::string& path, cons
   for (Py_ssize_t i = 0; i < Py_SIZE(sequence); ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
     const std::string item_path = path + "[" + std::to_string(i) + "]";
-    if (PyTuple_Check(item)) some_are = are_symbols(item, item_path, history, shadows, depth + 1) || some_are;
-    int overflow = 0;
-    const std::int64_t value = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
-    if (!PyLong_CheckExact(item) || overflow != 0) continue;
-    const std::string key = number_path(item_path);
-    seen_[key] = {{value}};
-    some_are = some_are || (shadows != nullptr && may_be_symbol(item) && dynamic_.is_symbol(key, value));
+    const bool has_some = PyTuple_Check(item) ? are_inputs(item, item_path, history, shadows, depth + 1)
+                                              : (PyLong_CheckExact(item) || PyFloat_CheckExact(item)) &&
+                                                    input_for(item, item_path, history, shadows).defined();
+    some_are = some_are || has_some;
   }
   return some_are;
 }

@@ -31,10 +31,10 @@ class NumberInputs {
   /// `shadows` is null where there are no symbols.
   [[nodiscard]] at::Tensor input_for(PyObject* number, const std::string& path, const SizeHistory* history,
                                      const tracer::SizeShadows* shadows);
-  /// Whether ints in a tuple or list that was found at `path`, or in a tuple in it, are symbols; `depth`: how many
+  /// Whether numbers in a tuple or list that was found at `path`, or in a tuple in it, are inputs; `depth`: how many
   /// sequences it is in.
-  [[nodiscard]] bool are_symbols(PyObject* sequence, const std::string& path, const SizeHistory* history,
-                                 const tracer::SizeShadows* shadows, int depth = 0);
+  [[nodiscard]] bool are_inputs(PyObject* sequence, const std::string& path, const SizeHistory* history,
+                                const tracer::SizeShadows* shadows, int depth = 0);
   /// Whether another function of the same code was found at `path` before.
   [[nodiscard]] bool has_other_function(PyObject* function, const std::string& path, const SizeHistory* history);
   /// The object that the program sees for a number for which the tensor `real` stands (new reference), or null with an

@@ -20,6 +20,7 @@ struct Row {
 };
 constexpr std::array kRows{
     Row{NumberUse::kOperators, "builtins", "abs all any divmod isinstance max min pow round sorted sum"},
+    Row{NumberUse::kOperators, "_bisect", "bisect_left bisect_right"},
     Row{NumberUse::kOperators, "_functools", "reduce"},
     Row{NumberUse::kOperators, "itertools", "accumulate count zip_longest"},
     Row{NumberUse::kOperators, "math", "prod sumprod"},

@@ -65,8 +65,8 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   hooks_.input_for_number = [this](PyObject* number, const std::string& path) {
     return number_inputs_.input_for(number, path, history_, shadows_.get());
   };
-  hooks_.are_symbols = [this](PyObject* sequence, const std::string& path) {
-    return number_inputs_.are_symbols(sequence, path, history_, shadows_.get());
+  hooks_.are_inputs = [this](PyObject* sequence, const std::string& path) {
+    return number_inputs_.are_inputs(sequence, path, history_, shadows_.get());
   };
   hooks_.is_changing_function = [this](PyObject* function, const std::string& path) {
     return number_inputs_.has_other_function(function, path, history_);

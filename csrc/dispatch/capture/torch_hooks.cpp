@@ -258,7 +258,7 @@ PyObject* TorchHooks::lift_number(PyObject* number, const std::string& path, std
 }
 
 bool TorchHooks::numbers_change(PyObject* sequence, const std::string& path) {
-  return are_symbols && are_symbols(sequence, path);
+  return are_inputs && are_inputs(sequence, path);
 }
 
 bool TorchHooks::function_changes(PyObject* function, const std::string& path) {
@@ -296,15 +296,22 @@ void TorchHooks::enter_input(PyObject* real, const py::Ref& traced, const Overri
 
 PyObject* TorchHooks::get_item(PyObject* owner, PyObject* key) {
   const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
-  PyObject* part = has_symbols ? select_at_sizes(owner, key) : nullptr;
-  return part != nullptr || PyErr_Occurred() != nullptr ? part : PyObject_GetItem(owner, key);
+  const auto part = has_symbols ? select_at_sizes(owner, key) : std::nullopt;
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (!part) return PyObject_GetItem(owner, key);
+  if (!part->rest) return Py_NewRef(part->tensor.get());
+  PyObject* item = PyObject_GetItem(part->tensor.get(), part->rest.get());
+  if (item != nullptr || PyErr_ExceptionMatches(PyExc_IndexError) == 0) return item;
+  PyErr_Clear();  // which speaks of the part, and not of the tensor
+  return PyObject_GetItem(owner, key);
 }
 
 int TorchHooks::set_item(PyObject* owner, PyObject* key, PyObject* value) {
   const bool has_symbols = tracer::TraceSession::current().size_reads != nullptr;
-  const py::Ref part = py::Ref::steal(has_symbols ? select_at_sizes(owner, key) : nullptr);
+  const auto part = has_symbols ? select_at_sizes(owner, key) : std::nullopt;
   if (PyErr_Occurred() != nullptr) return -1;
-  return part ? PyObject_SetItem(part.get(), Py_Ellipsis, value) : PyObject_SetItem(owner, key, value);
+  if (!part) return PyObject_SetItem(owner, key, value);
+  return PyObject_SetItem(part->tensor.get(), part->rest ? part->rest.get() : Py_Ellipsis, value);
 }
 
 // The builtin makes an int of what `Tensor.__len__` gives.
@@ -381,7 +388,37 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
   }
 }
 
+bool TorchHooks::is_position(PyObject* index) const {
+  if (!is_tensor(index)) return false;
+  const at::Tensor& tensor = unpack_tensor(index);
+  const tracer::TraceTensorImpl* impl = tracer::trace_impl(tensor);
+  const bool is_mask = tensor.scalar_type() == at::kByte;
+  return impl != nullptr && impl->state()->recorder == &recorder_ && tensor.dim() == 0 && !is_mask &&
+         c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false) &&
+         !recorder_.tensors.real_constant(tensor).defined();
+}
+
+PyObject* TorchHooks::index_with_numbers(PyObject* index) {
+  if (is_traced_number(index)) return size_or_number(index);
+  if (is_position(index)) {
+    const py::Ref number = py::Ref::steal(item_of(index));
+    return number && is_traced_number(number.get()) ? size_or_number(number.get()) : Py_XNewRef(number.get());
+  }
+  if (PyList_CheckExact(index) && holds_traced_numbers(index) && is_list_of_numbers(index)) {
+    return tensor_of_list(index);
+  }
+  if (!PyTuple_CheckExact(index)) return look_inside(index, Inside::kSizes) ? Py_NewRef(index) : nullptr;
+  py::Ref items = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(index)));
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(index); ++i) {
+    PyObject* item = index_with_numbers(PyTuple_GET_ITEM(index, i));
+    if (item == nullptr) return nullptr;
+    PyTuple_SET_ITEM(items.get(), i, item);
+  }
+  return items.release();
+}
+
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
+  if (is_key && is_tensor(other) && !is_told_of_operations(other)) return index_with_numbers(number);
   if (is_key) {
     if (is_traced_number(number)) return is_tensor(other) ? size_or_number(number) : look_at(number);
     return look_inside(number, is_tensor(other) ? Inside::kSizes : Inside::kNumbers) ? Py_NewRef(number) : nullptr;

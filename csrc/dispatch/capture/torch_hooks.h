@@ -27,10 +27,13 @@ class TorchHooks final : public interpreter::TensorHooks {
   std::function<void(PyObject* real, const at::Tensor& traced, const std::string& path)> note_input;
   /// Called for each number that the program reads outside: the tensor that is to be an input for it, or none.
   std::function<at::Tensor(PyObject* number, const std::string& path)> input_for_number;
-  /// Called for tuples of constants, and for lists that PyTorch gets, from outside: whether ints in one are symbols.
-  std::function<bool(PyObject* sequence, const std::string& path)> are_symbols;
+  /// Called for tuples of constants, and for lists that PyTorch gets, from outside: whether numbers in one are inputs.
+  std::function<bool(PyObject* sequence, const std::string& path)> are_inputs;
   /// Called for functions from outside: whether other calls have another one of the same code there.
   std::function<bool(PyObject* function, const std::string& path)> is_changing_function;
+  /// `tensor.item()` and `torch.tensor(list)`, of tensors and numbers of the trace.
+  std::function<PyObject*(PyObject* tensor)> item_of;
+  std::function<PyObject*(PyObject* list)> tensor_of_list;
   /// Called for each number that is an input now, with what stands for it: what the program sees.
   std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 
@@ -88,6 +91,10 @@ class TorchHooks final : public interpreter::TensorHooks {
   [[nodiscard]] const std::vector<py::Ref>& inputs() const { return inputs_; }
 
  private:
+  /// An index of a trace tensor with numbers in the place of tensors that hold one, and tensors in that of lists of
+  /// numbers of the trace: as PyTorch takes them.
+  PyObject* index_with_numbers(PyObject* index);
+  [[nodiscard]] bool is_position(PyObject* index) const;
   void enter_input(PyObject* real, const py::Ref& traced, const Overrides::Entry* override);
 
   tracer::Recorder& recorder_;

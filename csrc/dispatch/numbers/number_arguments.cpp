@@ -170,40 +170,6 @@ bool tells_numbers_from_tensors(PyObject* callable, const NativeCall& call) {
 
 bool is_sequence(PyObject* object) { return PyList_Check(object) || PyTuple_Check(object); }
 
-/// `_foreach_addcdiv_`: `addcdiv_`; empty for other functions.
-std::string name_for_each(PyObject* callable) {
-  constexpr std::string_view kPrefix = "_foreach_";
-  const std::string_view name = name_of(callable);
-  return name.starts_with(kPrefix) ? std::string(name.substr(kPrefix.size())) : std::string();
-}
-
-/// The call for the tensor at `index`. Null with an exception.
-PyObject* call_one(const char* name, const NativeCall& call, Py_ssize_t index) {
-  std::vector<py::Ref> arguments;
-  for (std::size_t i = 0; i < total(call); ++i) {
-    PyObject* argument = call.arguments[i];
-    arguments.push_back(is_sequence(argument) ? py::Ref::steal(PySequence_GetItem(argument, index))
-                                              : py::Ref::share(argument));
-    if (!arguments.back()) return nullptr;
-  }
-  const py::Ref method = py::Ref::steal(PyObject_GetAttrString(arguments[0].get(), name));
-  if (!method) return nullptr;
-  std::vector<PyObject*> values;
-  for (std::size_t i = 1; i < arguments.size(); ++i) values.push_back(arguments[i].get());
-  py::Ref names = py::Ref::share(call.names);
-  std::size_t count = call.count - 1;
-  const bool is_scaled = std::string_view(name).starts_with("addc") && count == 3;
-  if (is_scaled) {
-    names = py::Ref::steal(Py_BuildValue("(s)", "value"));
-    --count;
-  }
-  const NativeCall single = interpreter::native_call({method.get(), values.data(), count, names.get()});
-  PyObject* result = nullptr;
-  const int status = call_with_computed(method.get(), single, &result);
-  if (status != 0) return status > 0 ? result : nullptr;
-  return PyObject_Vectorcall(method.get(), values.data(), count, names.get());
-}
-
 /// The tensor of a number, of the dtype that PyTorch makes of it where there is no tensor beside. Null with an
 /// exception.
 PyObject* tensor_like_number(PyObject* number) {
@@ -580,27 +546,6 @@ int call_batch_norm(PyObject* callable, const NativeCall& call, PyObject** resul
     return made.release();
   });
   return *result == nullptr ? -1 : 1;
-}
-
-int call_for_each(PyObject* callable, const NativeCall& call, PyObject** result) {
-  const std::string name = name_for_each(callable);
-  if (name.empty() || call.count == 0 || !is_sequence(call.arguments[0])) return 0;
-  const bool has_numbers = any_argument(call, [](PyObject* argument) {
-    return is_list_of_numbers(argument) &&
-           std::any_of(PySequence_Fast_ITEMS(argument), PySequence_Fast_ITEMS(argument) + Py_SIZE(argument),
-                       is_traced_number);
-  });
-  if (!has_numbers) return 0;
-  const Py_ssize_t count = Py_SIZE(call.arguments[0]);
-  py::Ref results = py::Ref::steal(PyTuple_New(count));
-  for (Py_ssize_t i = 0; results && i < count; ++i) {
-    PyObject* made = call_one(name.c_str(), call, i);
-    if (made == nullptr) return -1;
-    PyTuple_SET_ITEM(results.get(), i, made);
-  }
-  if (!results) return -1;
-  *result = name.ends_with('_') ? Py_NewRef(Py_None) : results.release();
-  return 1;
 }
 
 }  // namespace thunder::dispatch

@@ -61,8 +61,6 @@ namespace thunder::dispatch {
 [[nodiscard]] const char* dtype_of_legacy_type(PyObject* callable);
 /// `torch.tensor`, `torch.FloatTensor` and their like, of sequences with tensors of the trace or such numbers in them.
 [[nodiscard]] int call_on_sequences(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
-/// `torch._foreach_…` with a list of such numbers, as a call for each tensor.
-[[nodiscard]] int call_for_each(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 /// `torch.batch_norm` with such a number as its momentum: `momentum=None` counts batches in a tensor.
 [[nodiscard]] int call_batch_norm(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 /// `torch.where` of two numbers, some of which are such ones.

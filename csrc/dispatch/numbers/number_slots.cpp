@@ -1,4 +1,6 @@
 // The slots of a traced number's type, which Python's operators and builtins call.
+#include <string_view>
+
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/numbers/size_number.h"
 #include "dispatch/numbers/size_object.h"
@@ -123,6 +125,14 @@ int outcome_of(PyObject* left, PyObject* right, int operation) {
   return outcome ? PyObject_IsTrue(outcome.get()) : -1;
 }
 
+/// An int that the trace has found to be equal to another one is known from then on.
+void note_equal_ints(PyObject* left, PyObject* right, std::string_view symbol, int outcome) {
+  PyObject* traced = is_traced_number(left) ? left : right;
+  PyObject* other = is_traced_number(left) ? right : left;
+  const bool is_equal = (symbol == "==" && outcome == 1) || (symbol == "!=" && outcome == 0);
+  if (is_equal && Py_TYPE(traced) == &traced_int_type && PyLong_CheckExact(other)) as_traced(traced).looked_at = true;
+}
+
 /// Ties the trace to the outcome of a comparison; -1 with an exception.
 int compare(PyObject* left, PyObject* right, const char* symbol, int operation) {
   if (const auto decided = compare_fractions(left, right, operation)) return *decided;
@@ -139,6 +149,7 @@ int compare(PyObject* left, PyObject* right, const char* symbol, int operation) 
     is_recorded = number && number->value.toBool() == (outcome == 1);
     if (is_recorded) tracer::FollowedData(recorder).observe(*number);
   });
+  if (succeeded && is_recorded) note_equal_ints(left, right, symbol, outcome);
   return succeeded && (is_recorded || look_at_both(left, right)) ? outcome : -1;
 }
 

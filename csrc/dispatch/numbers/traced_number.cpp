@@ -212,4 +212,23 @@ PyObject* compute_math(PyObject* function, const char* name, PyObject* traced) {
   return record_number(name, traced, traced, real.get());
 }
 
+PyObject* compute_math(PyObject* function, const char* name, PyObject* left, PyObject* right) {
+  const auto real_of = [](PyObject* object) {
+    return py::Ref::steal(is_traced_number(object) ? number_without_tie(object) : Py_NewRef(object));
+  };
+  if (std::string_view(name) == "log") {  // the quotient of two, as Python has it
+    const auto log_of = [&](PyObject* object) {
+      return py::Ref::steal(is_traced_number(object) ? compute_math(function, name, object)
+                                                     : PyObject_CallOneArg(function, object));
+    };
+    const py::Ref numerator = log_of(left);
+    const py::Ref denominator = numerator ? log_of(right) : nullptr;
+    return denominator ? PyNumber_TrueDivide(numerator.get(), denominator.get()) : nullptr;
+  }
+  const py::Ref real =
+      py::Ref::steal(PyObject_CallFunctionObjArgs(function, real_of(left).get(), real_of(right).get(), nullptr));
+  if (!real) return PyErr_Clear(), nullptr;
+  return record_number(name, left, right, real.get());
+}
+
 }  // namespace thunder::dispatch

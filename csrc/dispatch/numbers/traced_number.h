@@ -48,6 +48,8 @@ PyObject* convert_number(PyObject* traced, PyTypeObject* type);
 /// `function(number)` for a function of the module `math` called `name`, as a traced number; the trace is tied to what
 /// `isnan` and its like say. Null without an exception when it is not recorded.
 PyObject* compute_math(PyObject* function, const char* name, PyObject* traced);
+/// As above, for a function of two arguments, one of which or both are traced numbers.
+PyObject* compute_math(PyObject* function, const char* name, PyObject* left, PyObject* right);
 
 /// 0, or -1 with an exception.
 int init_traced_number();

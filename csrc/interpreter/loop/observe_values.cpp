@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "interpreter/loop/observe.h"
 #include "interpreter/python/deque.h"
@@ -256,6 +257,31 @@ int observed_is_true(Observer& observer, PyObject* object) {
   return observed_examine(observer, object, Aspect::kTruth) ? PyObject_IsTrue(object) : -1;
 }
 
+namespace {
+
+/// Whether a number that changes is among the keys of a dict or set, if these are a few ints, with which it is compared
+/// one by one; nullopt: it is looked up. -1 with an exception.
+std::optional<int> compare_with_keys(Observer& observer, PyObject* keyed, PyObject* number) {
+  constexpr Py_ssize_t kMost = 32;
+  const bool is_dict = PyDict_Check(keyed);
+  if (!observer.stands_for_number(number) || !(is_dict || PyAnySet_Check(keyed))) return std::nullopt;
+  if ((is_dict ? PyDict_GET_SIZE(keyed) : PySet_GET_SIZE(keyed)) > kMost) return std::nullopt;
+  const py::Ref keys = py::Ref::steal(PySequence_List(keyed));
+  if (!keys) return -1;
+  PyObject* const* items = PySequence_Fast_ITEMS(keys.get());
+  const auto is_int = [](PyObject* key) { return PyLong_CheckExact(key); };
+  if (!std::all_of(items, items + PyList_GET_SIZE(keys.get()), is_int)) return std::nullopt;
+  if (!observer.examine(keyed, Aspect::kKeys)) return -1;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys.get()); ++i) {
+    const py::Ref outcome = py::Ref::steal(PyObject_RichCompare(number, items[i], Py_EQ));
+    const int is_equal = outcome ? PyObject_IsTrue(outcome.get()) : -1;
+    if (is_equal != 0) return is_equal;
+  }
+  return 0;
+}
+
+}  // namespace
+
 int observed_contains(Observer& observer, PyObject* container, PyObject* value) {
   if (PyWeakref_CheckProxy(container)) {
     return on_referent(observer, container,
@@ -269,6 +295,7 @@ int observed_contains(Observer& observer, PyObject* container, PyObject* value) 
                                         : !by_python && (PyDict_Check(container) || PyAnySet_Check(container));
   PyObject* keyed = dict != nullptr ? dict : container;
   if (PyIter_Check(container) && !observed_advance(observer, container)) return -1;
+  if (const auto found = is_keyed ? compare_with_keys(observer, keyed, value) : std::nullopt) return *found;
   const py::Ref key = py::Ref::steal(is_keyed    ? observer.operand(value, keyed, true)
                                      : by_python ? Py_NewRef(value)
                                                  : observed_given(observer, value));

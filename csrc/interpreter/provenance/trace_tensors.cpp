@@ -74,6 +74,10 @@ PyObject* TraceTensors::operand(PyObject* value, PyObject* other, bool is_key) {
     PyObject* real = state_.hooks.is_traced(value) ? state_.hooks.original(value) : nullptr;
     if (real != nullptr) return real;
   }
+  const bool is_index = is_key && state_.hooks.is_traced(other) && state_.options.convert_index;
+  const py::Ref converted = py::Ref::steal(is_index ? state_.options.convert_index(other, value) : nullptr);
+  if (!converted && PyErr_Occurred() != nullptr) return nullptr;
+  if (converted) value = converted.get();
   const bool is_looked_at = looks_into_operands(other);
   const py::Ref seen = py::Ref::steal(is_looked_at ? given(value) : Py_NewRef(value));
   if (!seen) return nullptr;

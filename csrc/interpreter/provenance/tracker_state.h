@@ -44,6 +44,9 @@ struct TrackerOptions {
   std::function<PyObject*(PyObject*)> unwrap;
   /// Asked about each call of C code before its arguments are read and guarded; the convention of `intercept`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> convert;
+  /// Gives an index of a trace tensor with tensors in the place of arrays that came from outside (new reference). Null
+  /// without an exception: it has none.
+  std::function<PyObject*(PyObject* tensor, PyObject* index)> convert_index;
   /// Asked about each call of C code, with its arguments told apart; the convention of `Observer::before_native_call`.
   std::function<int(PyObject* callable, const NativeCall& call, PyObject** result)> intercept;
   /// Code in C has raised the pending exception, and was given an object that stands for a number (see
