@@ -34,6 +34,10 @@ constexpr Row kRows[] = {
     {"aten::_has_compatible_shallow_copy_type", kReadsMetadata},
     {"aten::_has_same_storage_numel", kReadsMetadata},
     {"aten::_index_put_impl", kMixesDevices},
+    // These factorize the transposed matrix where that lies in order, and their derivatives go by the strides, too.
+    {"aten::_linalg_det", kReadsStrides},
+    {"aten::_linalg_slogdet", kReadsStrides},
+    {"aten::_linalg_solve_ex", kReadsStrides},
     {"aten::_log_softmax", kIsCheap},
     {"aten::_make_dual", kWrapsTensors},
     {"aten::_native_batch_norm_legit.no_stats", kIsBatchNorm},
@@ -324,8 +328,9 @@ FactSet derived_facts(const ir::Operator& op) {
   const std::string_view name = op.name;
   FactSet facts = facts_of_collective(op);
   if (is_elementwise(name)) facts = facts | kIsCheap;
-  if (name.starts_with("aten::linalg_")) facts = facts | kRaisesForData | kOtherStrides;
-  if (name.starts_with("aten::_linalg_")) facts = facts | kRaisesForData;
+  if (name.starts_with("aten::linalg_") || name.starts_with("aten::_linalg_")) {
+    facts = facts | kRaisesForData | kOtherStrides;
+  }
   if (name.starts_with("aten::_foreach_")) facts = facts | kIsRecordedAsParts;
   if (op.mutates) return facts;
   if (has_parameter(op, "stride") && has_parameter(op, "storage_offset")) facts = facts | kReadsStrides;

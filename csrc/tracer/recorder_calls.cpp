@@ -382,7 +382,12 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   }
   const IValue last = arguments.empty() ? IValue() : arguments.back();
   const operators::FactSet facts = operators::facts_of(*operator_for(op));
-  if (facts.has(Fact::kReadsStrides)) lay_out_memory(arguments);
+  const bool has_offset = op.schema().argumentIndexWithName("storage_offset").has_value();
+  if (facts.has(Fact::kReadsStrides) && has_offset) {
+    lay_out_memory(arguments);
+  } else if (facts.has(Fact::kReadsStrides)) {
+    arguments[0] = with_recorded_strides(arguments[0].toTensor());
+  }
   const bool minds_strides = facts.has(Fact::kRaisesForStrides) && level == Level::kTop;
   if ((minds_strides && builder.has_any(Fact::kOtherStrides)) ||
       (facts.has(Fact::kNeedsResolvedConjugate) && builder.has_any(Fact::kMayConjugate))) {

@@ -366,3 +366,39 @@ def test_operator_that_is_defined_anew_is_called_as_it_is_now() -> None:
         with pytest.raises(AttributeError):
             compiled(torch.ones(1))
     assert results == [[2.0, 2.0], [3.0, 3.0], [2.0, 2.0]]
+
+
+@torch.library.custom_op("thunder_tests::column_major", mutates_args=())
+def column_major(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy whose columns lie in order, as those of some GPU kernels do: not what the rule below says."""
+    return x.mT.contiguous().mT.clone()
+
+
+@column_major.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+column_major.register_autograd(lambda context, gradient: gradient)
+
+FACTORIZATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "det": lambda x: torch.linalg.det(column_major(x)),
+    "slogdet": lambda x: torch.linalg.slogdet(column_major(x))[1],
+    "logdet": lambda x: torch.logdet(column_major(x @ x.mT)),
+    "solve": lambda x: torch.linalg.solve(column_major(x), x).square().sum() + column_major(x).det(),
+    "inv": lambda x: torch.linalg.inv(column_major(x)).square().sum(),
+    "second derivative": lambda x: thunder.grad(lambda y: torch.linalg.det(column_major(y)))(x).square().sum(),
+}
+
+
+@pytest.mark.parametrize("name", FACTORIZATIONS)
+def test_derivatives_of_factorizations_go_by_the_strides_that_a_kernel_gives(name: str) -> None:
+    function = FACTORIZATIONS[name]
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+    if name == "second derivative":
+        expected = torch.func.grad(lambda y: torch.func.grad(torch.linalg.det)(y).square().sum())(x.detach())
+    else:
+        (expected,) = torch.autograd.grad(function(x), x)
+    (got,) = torch.autograd.grad(thunder.jit(function)(x), x)
+    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(thunder.grad(function)(x.detach()), expected)
