@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from thunder.transforms import overrides
+from thunder.transforms.transform import overrides as has_method
 
 if TYPE_CHECKING:
     import torch
@@ -141,7 +142,9 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
             __options__=options,
             __class__=_CLASS,
         )
-        if callable(getattr(original_type, "forward", None)):
+        # Where transforms replaced parameters, each part has a compiled `forward` in its `__dict__`.
+        changes = any(has_method(transform, "transform_module") for transform in options.transforms)
+        if not changes and callable(getattr(original_type, "forward", None)):
             namespace["forward"] = _compiled_forward(original, options)
         # Slots are not in the shared `__dict__`.
         for cls in original_type.__mro__:
@@ -153,17 +156,14 @@ def _compiled_class(original: torch.nn.Module, compiled: Callable[..., Any], opt
 
 
 def _compiled_forward(original: torch.nn.Module, options: Options) -> Callable[..., Any]:
-    """Return the method that compiles the `forward` of `original`'s class when it is first called."""
-    plain: Any = None
-    compiled: Any = None
+    """Return the method that runs the `forward` of `original`'s class compiled; one that it has since, as it is."""
+    plain = type(original).forward
+    compiled = _jit(types.MethodType(plain, original), options)
 
-    @functools.wraps(type(original).forward)
+    @functools.wraps(plain)
     def forward(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        nonlocal plain, compiled
-        if plain is not type(original).forward:
-            plain = type(original).forward
-            compiled = _jit(types.MethodType(plain, original), options)
-        return compiled(*arguments, **keywords)
+        now = type(original).forward
+        return compiled(*arguments, **keywords) if now is plain else now(original, *arguments, **keywords)
 
     return forward
 

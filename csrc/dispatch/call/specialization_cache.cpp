@@ -222,17 +222,24 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
     return runs_eager ? Served::kEager : Served::kYes;
   }
   last_compiled_ = made;
-  GuardedSet alone;
-  alone.add(made, made_);
-  alone.keep_values();
-  const Served served = mode_ == CacheMode::kSameInput ? alone.call_first(arguments, result)
-                                                       : alone.call(arguments, interpreter::Candidates{1}, result);
+  const auto alone = std::make_shared<GuardedSet>();
+  alone->add(made, made_);
+  // What the first call finds stays for all others.
+  const bool is_first_of_all = mode_ == CacheMode::kSameInput;
+  if (!is_first_of_all) alone->keep_values();
+  const Served served = is_first_of_all ? alone->call_first(arguments, result)
+                                        : alone->call(arguments, interpreter::Candidates{1}, result);
   if (served == Served::kNo) {
-    const Served then = trace_again(made, alone, arguments, left, failure);
+    const Served then = trace_again(made, *alone, arguments, left, failure);
     if (then == Served::kEager) give_miss(keeps, failure);
     return then;
   }
-  if (keeps) keep(made);
+  if (keeps && is_first_of_all) {
+    ++made_;
+    sets_ = std::make_shared<const Sets>(Sets{alone});
+  } else if (keeps) {
+    keep(made);
+  }
   if (served == Served::kEager) return leave_to_eager(failure);
   failed_traces_ = 0;
   refusals_.clear();
