@@ -224,7 +224,7 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   last_compiled_ = made;
   const auto alone = std::make_shared<GuardedSet>();
   alone->add(made, made_);
-  // What the first call finds stays for all others.
+  // All others get by with what the first call found.
   const bool is_first_of_all = mode_ == CacheMode::kSameInput;
   if (!is_first_of_all) alone->keep_values();
   const Served served = is_first_of_all ? alone->call_first(arguments, result)
