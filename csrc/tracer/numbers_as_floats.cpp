@@ -13,11 +13,6 @@ using c10::IValue;
 
 constexpr const char* kNamespace = "thunder_numbers";
 
-NumbersAsFloats*& current() {
-  thread_local NumbersAsFloats* arguments = nullptr;
-  return arguments;
-}
-
 /// The kernel of an operator that takes floats as tensors: it reads them, and calls the one that takes floats.
 class CallWithFloats final : public c10::OperatorKernel {
  public:
@@ -62,14 +57,9 @@ c10::OperatorHandle with_tensors(const c10::OperatorHandle& op) {
 
 }  // namespace
 
-NumbersAsFloats::NumbersAsFloats(std::string op, std::vector<std::pair<std::string, at::Tensor>> numbers)
-    : op_(std::move(op)), numbers_(std::move(numbers)), before_(std::exchange(current(), this)) {}
-
-NumbersAsFloats::~NumbersAsFloats() { current() = before_; }
-
 std::optional<c10::OperatorHandle> NumbersAsFloats::put_into(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  NumbersAsFloats* const given = current();
-  if (given == nullptr || given->are_taken_ || op.operator_name().name != given->op_) return std::nullopt;
+  NumbersAsFloats* const given = of(op);
+  if (given == nullptr) return std::nullopt;
   c10::List<at::Tensor> numbers;
   c10::List<std::int64_t> places;
   for (const auto& [name, number] : given->numbers_) {
@@ -78,7 +68,7 @@ std::optional<c10::OperatorHandle> NumbersAsFloats::put_into(const c10::Operator
     numbers.push_back(number);
     places.push_back(*place);
   }
-  given->are_taken_ = true;
+  given->take();
   stack.emplace_back(std::move(numbers));
   stack.emplace_back(std::move(places));
   return with_tensors(op);

@@ -35,7 +35,7 @@ std::unique_ptr<GraphReplay> GraphReplay::make(const compile::Compiled& computat
   const compile::GraphFacts& facts = computation.graph_facts();
   if (wanted == compile::CudaGraphs::kNone || !facts.obstacle.empty()) return nullptr;
   auto graph = std::unique_ptr<GraphReplay>(new GraphReplay(wanted));
-  if (wanted == compile::CudaGraphs::kSmall) graph->obstacle_ = loss_of_recording(facts, kSmallMiB);
+  if (wanted == compile::CudaGraphs::kSmall) graph->obstacle_ = obstacle_by_default(facts, kSmallMiB);
   return graph;
 }
 
@@ -53,12 +53,9 @@ void GraphReplay::record(const compile::Compiled& computation, const std::vector
   }
   const auto run = [&](const std::vector<at::Tensor>& given) { return computation.run(given); };
   RecordedGraph made(inputs, addresses_.moves(), run);
-  std::int64_t copied = made.copied_bytes();
-  for (const at::Tensor& result : made.results()) {
-    if (!result.defined()) throw UserError(ErrorKind::kRuntime, "a result is no tensor");
-    copied += static_cast<std::int64_t>(result.nbytes());
-  }
-  if (wanted_ == compile::CudaGraphs::kSmall) require_few_copies(copied);
+  const auto is_tensor = [](const at::Tensor& result) { return result.defined(); };
+  if (!std::ranges::all_of(made.results(), is_tensor)) throw UserError(ErrorKind::kRuntime, "a result is no tensor");
+  if (wanted_ == compile::CudaGraphs::kSmall) require_few_copies(made.copied_bytes(made.results().size()));
   recorded_.emplace(std::move(made));
 }
 

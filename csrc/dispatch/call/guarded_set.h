@@ -49,7 +49,7 @@ class GuardedSet {
   /// The tensors that it had computed by then, by value of the recorded trace; empty where it does not run in segments.
   /// `keep_values` asks for it.
   [[nodiscard]] std::vector<at::Tensor> take_values() { return std::exchange(stopped_values_, {}); }
-  void keep_values() { keeps_values_ = true; }
+  void keep_values(bool keeps) { keeps_values_ = keeps; }
   /// The first specialization, for objects outside of the call that are what they were when it was made; its arguments
   /// are checked. `kNo` when they differ.
   Served call_first(const interpreter::CallArguments& arguments, PyObject** result);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "dispatch/python/errors.h"
@@ -74,7 +75,7 @@ void copy_uncounted(const std::vector<at::Tensor>& to, const std::vector<at::Ten
   }
 }
 
-std::string loss_of_recording(const runtime::GraphFacts& facts, std::int64_t most_mib) {
+std::string obstacle_by_default(const runtime::GraphFacts& facts, std::int64_t most_mib) {
   constexpr const char* kAdvice = " (cuda_graphs=True records it)";
   // A graph's launch takes as long as that of two kernels, and copies results besides.
   if (facts.launches < 2) return std::string("it launches one kernel") + kAdvice;
@@ -226,9 +227,13 @@ void RecordedGraph::launch(const std::vector<at::Tensor>& inputs) {
   ++runs_;
 }
 
-std::int64_t RecordedGraph::copied_bytes() const {
+std::int64_t RecordedGraph::copied_bytes(std::size_t results) const {
   std::int64_t bytes = 0;
-  for (const at::Tensor& copy : copies_) bytes += copy.defined() ? static_cast<std::int64_t>(copy.nbytes()) : 0;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  };
+  std::ranges::for_each(copies_, add);
+  std::ranges::for_each(std::span(results_).first(results), add);
   return bytes;
 }
 

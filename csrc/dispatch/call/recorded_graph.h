@@ -46,8 +46,8 @@ class RecordedGraph {
   /// How far the version counter of an input moves.
   [[nodiscard]] std::uint32_t version_moves(std::size_t input) const { return versions_[input]; }
   [[nodiscard]] int runs() const { return runs_; }
-  /// Bytes that each launch copies from inputs.
-  [[nodiscard]] std::int64_t copied_bytes() const;
+  /// Bytes that each launch copies from inputs, and that its user copies of the first results.
+  [[nodiscard]] std::int64_t copied_bytes(std::size_t results) const;
 
  private:
   /// Settings by which PyTorch's kernels are chosen when they are launched; the last ones are the order in which back
@@ -88,9 +88,9 @@ class InputAddresses {
 [[nodiscard]] at::Tensor empty_like_exactly(const at::Tensor& tensor);
 /// Copies as few launches as there are, without moving version counters.
 void copy_uncounted(const std::vector<at::Tensor>& to, const std::vector<at::Tensor>& from);
-/// Why a program is not recorded without being asked for: as a graph it would be no shorter, or its results take more
+/// Why a program that may be recorded is not by default: as a graph it would be no shorter, or its results take more
 /// than so many MiB. Empty: it is.
-[[nodiscard]] std::string loss_of_recording(const runtime::GraphFacts& facts, std::int64_t most_mib);
+[[nodiscard]] std::string obstacle_by_default(const runtime::GraphFacts& facts, std::int64_t most_mib);
 /// Throws where each call copies too many bytes for a graph that nobody asked for.
 void require_few_copies(std::int64_t bytes);
 /// Tries to do something; returns the message of what it throws, or an empty one.

@@ -147,16 +147,20 @@ Served SpecializationCache::call_past_limit(const interpreter::CallArguments& ar
   return served;
 }
 
-void SpecializationCache::keep(const std::shared_ptr<const Specialization>& made) {
+std::shared_ptr<GuardedSet> SpecializationCache::set_of(std::shared_ptr<const Specialization> made) const {
+  auto set = std::make_shared<GuardedSet>();
+  set->add(std::move(made), made_);
+  return set;
+}
+
+void SpecializationCache::keep(std::shared_ptr<GuardedSet> alone) {
   const std::size_t number = made_++;
   if (sets_->empty() || sets_->back()->is_full()) {
-    auto set = std::make_shared<GuardedSet>();
-    set->add(made, number);
     Sets sets = *sets_;
-    sets.push_back(std::move(set));
+    sets.push_back(std::move(alone));
     sets_ = std::make_shared<const Sets>(std::move(sets));
   } else {
-    sets_->back()->add(made, number);
+    sets_->back()->add(alone->specializations().front(), number);
   }
 }
 
@@ -218,28 +222,21 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
     give_miss(keeps, failure);
     failure.is_kept = runs_eager && keeps && is_to_stay(outcome, failure);
     failure.follows_data = made == nullptr || made->is_last_resort;
-    if (failure.is_kept) keep(made);
+    if (failure.is_kept) keep(set_of(made));
     return runs_eager ? Served::kEager : Served::kYes;
   }
   last_compiled_ = made;
-  const auto alone = std::make_shared<GuardedSet>();
-  alone->add(made, made_);
-  // All others get by with what the first call found.
-  const bool is_first_of_all = mode_ == CacheMode::kSameInput;
-  if (!is_first_of_all) alone->keep_values();
-  const Served served = is_first_of_all ? alone->call_first(arguments, result)
-                                        : alone->call(arguments, interpreter::Candidates{1}, result);
+  const std::shared_ptr<GuardedSet> alone = set_of(made);
+  alone->keep_values(true);
+  const Served served = mode_ == CacheMode::kSameInput ? alone->call_first(arguments, result)
+                                                       : alone->call(arguments, interpreter::Candidates{1}, result);
   if (served == Served::kNo) {
     const Served then = trace_again(made, *alone, arguments, left, failure);
     if (then == Served::kEager) give_miss(keeps, failure);
     return then;
   }
-  if (keeps && is_first_of_all) {
-    ++made_;
-    sets_ = std::make_shared<const Sets>(Sets{alone});
-  } else if (keeps) {
-    keep(made);
-  }
+  alone->keep_values(false);
+  if (keeps) keep(alone);
   if (served == Served::kEager) return leave_to_eager(failure);
   failed_traces_ = 0;
   refusals_.clear();

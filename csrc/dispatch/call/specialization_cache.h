@@ -116,7 +116,10 @@ class SpecializationCache {
   /// Tells the user once for each cause, and once more when it has calls run in eager at once; false with an exception
   /// set where warnings are errors.
   bool warn_of_eager(const Failure& failure);
-  void keep(const std::shared_ptr<const Specialization>& made);
+  /// A set with a new specialization alone.
+  [[nodiscard]] std::shared_ptr<GuardedSet> set_of(std::shared_ptr<const Specialization> made) const;
+  /// Keeps what is in such a set, or the set itself where the last one has no room.
+  void keep(std::shared_ptr<GuardedSet> alone);
   [[nodiscard]] std::size_t count() const;
 
   PyObject* callable_;  ///< the owner of the cache keeps it, and the module

@@ -76,7 +76,7 @@ std::shared_ptr<TrainingGraph> TrainingGraph::make(const compile::Compiled& comp
   if (std::ranges::find(facts->written, true) != facts->written.end()) {
     graph->forward_obstacle_ = "it writes to an input";
   } else if (wanted == compile::CudaGraphs::kSmall) {
-    graph->forward_obstacle_ = loss_of_recording(*facts, kSmallMiB);
+    graph->forward_obstacle_ = obstacle_by_default(*facts, kSmallMiB);
   }
   return graph;
 }
@@ -119,11 +119,7 @@ void TrainingGraph::record_forward(const runtime::DifferentiableProgram& program
     throw UserError(ErrorKind::kRuntime, "other programs' graphs take " + std::to_string(kSmallMiBInAll) +
                                              " MiB (cuda_graphs=True records it)");
   }
-  std::int64_t copied = forward_->copied_bytes();
-  for (const at::Tensor& output : std::span(forward_->results()).first(program.outputs.size())) {
-    if (output.defined()) copied += static_cast<std::int64_t>(output.nbytes());
-  }
-  require_few_copies(copied);
+  require_few_copies(forward_->copied_bytes(program.outputs.size()));
 }
 
 bool TrainingGraph::run_forward(const runtime::DifferentiableProgram& program, std::span<const c10::IValue> inputs,
@@ -195,7 +191,7 @@ bool TrainingGraph::run_backward(const runtime::BackwardProgram& program, std::s
   if (!backward_) {
     backward_obstacle_ = program.graph.obstacle;
     if (backward_obstacle_.empty() && wanted_ == compile::CudaGraphs::kSmall) {
-      backward_obstacle_ = loss_of_recording(program.graph, kSmallMiB);
+      backward_obstacle_ = obstacle_by_default(program.graph, kSmallMiB);
     }
     if (!backward_obstacle_.empty() || !program.program.is_settled() || is_capturing()) return false;
     backward_obstacle_ = obstacle_to([&] { record_backward(program, tensors); });

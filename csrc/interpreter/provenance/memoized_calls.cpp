@@ -125,7 +125,7 @@ void MemoResults::keep(py::Borrowed result) {
 }
 
 bool MemoResults::may_write(py::Borrowed object) const {
-  if (objects_.empty() || !objects_.contains(object)) return true;
+  if (!objects_.contains(object)) return true;
   options_.refuse_numbers();
   return false;
 }
@@ -145,7 +145,7 @@ bool compares_contents(py::Borrowed object) {
 
 /// Whether a key that is made of a value would hold numbers of the trace.
 bool NativeCalls::holds_number(py::Borrowed value, int depth) const {
-  if (state_.hooks.is_number(value) || state_.hooks.is_size(value)) return true;
+  if (state_.hooks.stands_for_number(value)) return true;
   constexpr int kDeepest = 4;
   const bool is_tensor = state_.hooks.is_traced(value) || state_.hooks.is_real_tensor(value);
   if (depth > kDeepest || is_tensor || !compares_contents(value)) return false;
@@ -169,7 +169,7 @@ bool NativeCalls::is_plain_tuple(py::Borrowed value) const {
 /// The value with what numbers of the trace are now in their place; null without an exception: it holds them where
 /// they cannot be replaced.
 py::Ref NativeCalls::with_numbers_of_now(py::Borrowed value) const {
-  if (state_.hooks.is_number(value) || state_.hooks.is_size(value)) {
+  if (state_.hooks.stands_for_number(value)) {
     return py::Ref::steal(state_.hooks.number_now(value));
   }
   if (!holds_number(value, 0)) return py::Ref::share(value);
@@ -187,7 +187,7 @@ py::Ref NativeCalls::with_numbers_of_now(py::Borrowed value) const {
 /// Whether a value that holds numbers of the trace is now what code without a trace gave: plain containers and
 /// constants.
 bool NativeCalls::is_now(py::Borrowed value, py::Borrowed plain) const {
-  if (state_.hooks.is_number(value) || state_.hooks.is_size(value)) {
+  if (state_.hooks.stands_for_number(value)) {
     const py::Ref now = py::Ref::steal(state_.hooks.number_now(value));
     return now && Py_TYPE(now.get()) == Py_TYPE(plain) && PyObject_RichCompareBool(now.get(), plain, Py_EQ) == 1;
   }

@@ -302,10 +302,6 @@ bool is_checked_method(py::Borrowed function, py::Borrowed self) {
   return std::ranges::any_of(names, [&](PyObject* name) { return _PyType_Lookup(Py_TYPE(self), name) == function; });
 }
 
-}  // namespace
-
-namespace {
-
 bool look_one_level_deep(TensorHooks& hooks, PyObject* value) {
   if (!PyTuple_Check(value) && !PyList_Check(value)) return hooks.look_into(value);
   PyObject* const* items = PySequence_Fast_ITEMS(value);

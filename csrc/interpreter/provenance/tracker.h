@@ -69,7 +69,7 @@ class Tracker final : public Observer {
     return tensors_.operand(value, other, is_key);
   }
   [[nodiscard]] bool stands_for_number(PyObject* object) const override {
-    return state_.hooks.is_number(object) || state_.hooks.is_size(object);
+    return state_.hooks.stands_for_number(object);
   }
   PyObject* plain_number(PyObject* object) override { return state_.hooks.plain_number(object); }
   PyObject* return_to_c(PyObject* function, PyObject* self, PyObject* value) override;

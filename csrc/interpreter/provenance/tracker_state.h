@@ -62,7 +62,6 @@ class MemoResults {
  public:
   explicit MemoResults(const TrackerOptions& options) : options_(options) {}
   void keep(py::Borrowed result);
-  [[nodiscard]] bool contains(py::Borrowed object) const { return objects_.contains(object); }
   /// Whether the program may write to an object, or hand it on; if not, an exception is set, and the trace is made
   /// again with plain numbers.
   [[nodiscard]] bool may_write(py::Borrowed object) const;

@@ -59,16 +59,17 @@ class TensorHooks {
   /// The operand that an operator in C gets for a number whose other operand is `other`. `is_key`: `number` is an index
   /// into `other`, and may be a container of numbers.
   virtual PyObject* operand(PyObject* number, PyObject* /*other*/, bool /*is_key*/) { return Py_NewRef(number); }
-  /// The number itself for an object that stands for one (`is_number`, `is_size`), else the object; numbers that stand
+  /// The number itself for an object that stands for one (`stands_for_number`), else the object; numbers that stand
   /// in a tuple are replaced there.
   virtual PyObject* plain_number(PyObject* object) { return Py_NewRef(object); }
-  /// The number that an object which stands for one (`is_number`, `is_size`) is in this call; nothing is tied to it.
+  /// The number that an object which stands for one (`stands_for_number`) is in this call; nothing is tied to it.
   virtual PyObject* number_now(PyObject* object) { return Py_NewRef(object); }
   /// Returns what the program sees for a value that code in C gave (stolen), which may tell sizes of tensors of the
   /// trace.
   virtual PyObject* present_sizes(PyObject* value) { return value; }
   /// A size that stands for several: each call computes its own.
   [[nodiscard]] virtual bool is_size(PyObject* /*object*/) const { return false; }
+  [[nodiscard]] bool stands_for_number(PyObject* object) const { return is_number(object) || is_size(object); }
   /// The object that the program sees in the place of a number that comes from outside, where other calls have another
   /// one (new reference): `input` is the position of what stands for it among the computation's inputs. Null, with or
   /// without an exception: the number is a constant. `path` is an expression that a person would write.
