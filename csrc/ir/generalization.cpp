@@ -79,6 +79,14 @@ bool is_sample(const Trace& trace, const Numbers& symbols) {
 
 }  // namespace
 
+std::vector<std::size_t> from_small_to_large(const SizeSamples& samples) {
+  std::vector<std::size_t> places(samples.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  const auto sum = [&](std::size_t place) { return std::reduce(samples[place].begin(), samples[place].end()); };
+  std::ranges::sort(places.begin() + 1, places.end(), {}, sum);
+  return places;
+}
+
 SizeSamples sample_sizes(const Trace& trace) {
   constexpr std::size_t kAttempts = 200;
   constexpr std::size_t kMostMore = 3;

@@ -339,7 +339,12 @@ ResultTypes infer_top(const c10::OperatorHandle& op, std::span<const IValue> arg
   const bool differentiable = c10::GradMode::is_enabled() && !c10::InferenceMode::is_enabled() &&
                               std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.requires_grad(); });
   if (is_composite(op)) {
-    if (const auto results = results_by_rule(op, arguments)) return ResultReader(tensors).read(*results);
+    if (const auto results = results_by_rule(op, arguments)) {
+      for (const at::Tensor& result : tensors_of(*results)) {
+        if (differentiable && result.is_floating_point()) result.set_requires_grad(true);
+      }
+      return ResultReader(tensors).read(*results);
+    }
   }
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -264,6 +265,46 @@ Results embedding_bag(Given arguments) {
            chosen}};
 }
 
+/// Whether these are the weights of a recurrent layer, for `gates` times its hidden values: (of its input, of what
+/// it remembers, biases of both).
+bool are_recurrent_weights(std::span<const at::Tensor> weights, std::int64_t inputs, std::int64_t gates,
+                           const at::Tensor& hidden) {
+  const std::int64_t rows = gates * hidden.size(2);
+  const std::vector<std::int64_t> expected[] = {{rows, inputs}, {rows, hidden.size(2)}, {rows}, {rows}};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i].sizes() != expected[i] || weights[i].options().dtype() != hidden.options().dtype()) return false;
+  }
+  return true;
+}
+
+/// (sequences, hidden values, weights, has biases, layers, dropout, is training, bidirectional, batches come first), by
+/// operations that go over the steps of the sequences: there may be thousands.
+template <std::int64_t gates>
+Results recurrent(Given arguments) {
+  if (!arguments[2].isTensorList()) return std::nullopt;  // packed sequences
+  const at::Tensor& input = arguments[0].toTensor();
+  const at::Tensor& hidden = arguments[1].toTensor();
+  const std::vector<at::Tensor> weights = arguments[2].toTensorVector();
+  const std::size_t each = arguments[3].toBool() ? 4 : 2;
+  const std::int64_t directions = arguments[7].toBool() ? 2 : 1;
+  const std::int64_t layers = arguments[4].toInt();
+  const bool has_batches_first = arguments[8].toBool();
+  const bool is_known = input.is_cpu() && hidden.is_cpu() && is_float_or_double(input) && input.dim() == 3 &&
+                        hidden.dim() == 3 && input.scalar_type() == hidden.scalar_type() && input.numel() != 0;
+  if (!is_known || weights.size() != static_cast<std::size_t>(layers * directions) * each) return std::nullopt;
+  const std::int64_t steps = input.size(has_batches_first ? 1 : 0);
+  const std::int64_t batches = input.size(has_batches_first ? 0 : 1);
+  const std::int64_t results = hidden.size(2) * directions;
+  if (hidden.size(0) != layers * directions || hidden.size(1) != batches) return std::nullopt;
+  for (std::size_t i = 0; i < weights.size(); i += each) {
+    const bool is_first = i < each * static_cast<std::size_t>(directions);
+    const std::span<const at::Tensor> of_layer(&weights[i], each);
+    if (!are_recurrent_weights(of_layer, is_first ? input.size(2) : results, gates, hidden)) return std::nullopt;
+  }
+  const at::Tensor output = at::empty({steps, batches, results}, input.options());
+  return {{has_batches_first ? output.transpose(0, 1) : output, at::empty(hidden.sizes(), hidden.options())}};
+}
+
 constexpr ResultRule kLayerRules[] = {
     {"aten::_adaptive_avg_pool2d", &adaptive_average},
     {"aten::_adaptive_avg_pool2d_backward", &like_contiguous<1>},
@@ -278,12 +319,15 @@ constexpr ResultRule kLayerRules[] = {
     {"aten::convolution_backward", nullptr, &convolution_backward},
     {"aten::embedding", &embedding},
     {"aten::embedding_dense_backward", &embedding_dense_backward},
+    {"aten::gru", nullptr, &recurrent<3>},
     {"aten::native_batch_norm", nullptr, &batch_norm},
     {"aten::native_batch_norm_backward", nullptr, &batch_norm_backward},
     {"aten::native_group_norm", nullptr, &group_norm},
     {"aten::native_group_norm_backward", nullptr, &group_norm_backward},
     {"aten::native_layer_norm", nullptr, &layer_norm},
     {"aten::native_layer_norm_backward", nullptr, &layer_norm_backward},
+    {"aten::rnn_relu", nullptr, &recurrent<1>},
+    {"aten::rnn_tanh", nullptr, &recurrent<1>},
 };
 
 }  // namespace

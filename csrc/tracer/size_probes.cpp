@@ -202,6 +202,18 @@ std::optional<ir::Trace> SizeProbes::record(const SizedCall& call, ir::SymbolVal
   return trace;
 }
 
+std::vector<ir::Trace> SizeProbes::record_samples(const SizedCall& call, const ir::SizeFit& fit) const {
+  const ir::SizeSamples& samples = fit.samples();
+  std::vector<ir::Trace> traces(samples.size(), blank_);
+  for (const std::size_t i : ir::from_small_to_large(samples)) {
+    std::optional<ir::Trace> trace = record(call, samples[i]);
+    // An operation that goes over the steps of a sequence does more for a longer one.
+    if (!trace || (i != 0 && trace->symbols.size() != traces[0].symbols.size())) return {};
+    traces[i] = *std::move(trace);
+  }
+  return traces;
+}
+
 bool SizeProbes::is_known(const SizedCall& call) {
   std::ostringstream key;
   key << call.op.operator_name();
@@ -230,12 +242,8 @@ std::vector<ir::Condition> SizeProbes::look_at(const SizedCall& call, ir::SizeFi
   if (is_known(call)) return {};
   const std::vector<Neighbor> neighbors = neighbors_in(call, fit.samples()[0], admits);
   if (neighbors.empty()) return {};
-  std::vector<ir::Trace> traces;
-  for (const std::vector<std::int64_t>& sample : fit.samples()) {
-    std::optional<ir::Trace> trace = record(call, sample);
-    if (!trace) return {};
-    traces.push_back(*std::move(trace));
-  }
+  const std::vector<ir::Trace> traces = record_samples(call, fit);
+  if (traces.empty()) return {};
   std::optional<ir::Trace> general;
   try {
     general = ir::generalize(traces, fit, are_alike);

@@ -49,6 +49,8 @@ class SizeProbes {
 
  private:
   [[nodiscard]] std::optional<ir::Trace> record(const SizedCall& call, ir::SymbolValues symbols) const;
+  /// The call at each sample; empty: it is another one at other sizes.
+  [[nodiscard]] std::vector<ir::Trace> record_samples(const SizedCall& call, const ir::SizeFit& fit) const;
   /// Whether it is a call that was looked at before.
   [[nodiscard]] bool is_known(const SizedCall& call);
 

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -121,7 +120,7 @@ class SymbolicGrad {
     Attempt attempt;
     std::map<std::size_t, ForwardBackward> made;
     const ForwardBackward* other = nullptr;
-    for (const std::size_t i : from_small_to_large(samples)) {
+    for (const std::size_t i : ir::from_small_to_large(samples)) {
       try {
         made.emplace(i, forward_and_backward(tracer::at_sizes_with_gradients(computation, samples[i])));
       } catch (const std::exception&) {
@@ -141,15 +140,6 @@ class SymbolicGrad {
     gradients_.clear();
     for (auto& [i, gradient] : made) gradients_.push_back(std::move(gradient));
     return attempt;
-  }
-
-  /// The places of samples: first the sizes that were traced.
-  static std::vector<std::size_t> from_small_to_large(const ir::SizeSamples& samples) {
-    std::vector<std::size_t> places(samples.size());
-    std::iota(places.begin(), places.end(), std::size_t{0});
-    const auto sum = [&](std::size_t place) { return std::reduce(samples[place].begin(), samples[place].end()); };
-    std::ranges::sort(places.begin() + 1, places.end(), {}, sum);
-    return places;
   }
 
   static bool has_as_many_symbols(const ForwardBackward& left, const ForwardBackward& right) {

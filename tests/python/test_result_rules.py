@@ -71,6 +71,23 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
 }
 
 
+def _recurrent(kind: type[torch.nn.RNNBase], **options: Any) -> Callable[..., Tensor]:
+    torch.manual_seed(0)
+    network = kind(5, 3, **options)
+    return lambda a, *hidden: network(a, *hidden)[0] + network(a, *hidden)[1].sum()
+
+
+for kind in (torch.nn.GRU, torch.nn.RNN):
+    CASES |= {
+        f"{kind.__name__}": (_recurrent(kind), (leaf(4, 2, 5),)),
+        f"{kind.__name__}, batches first": (_recurrent(kind, batch_first=True), (leaf(2, 4, 5),)),
+        f"{kind.__name__}, one step": (_recurrent(kind, batch_first=True, bias=False), (leaf(2, 1, 5), leaf(1, 2, 3))),
+        f"{kind.__name__}, both ways": (_recurrent(kind, num_layers=2, bidirectional=True), (leaf(4, 2, 5),)),
+        f"{kind.__name__}, one sequence": (_recurrent(kind), (leaf(4, 5),)),
+    }
+CASES["RNN of relu"] = (_recurrent(torch.nn.RNN, nonlinearity="relu"), (leaf(4, 2, 5),))
+
+
 def _written(a: Tensor) -> Tensor:
     b = a.clone()
     b[:, 0] = 0
@@ -101,6 +118,11 @@ def test_results(name: str) -> None:
         (lambda a: a[torch.tensor([9])], (torch.randn(4, 5),)),
         (lambda a, b: F.binary_cross_entropy(a, b), (torch.rand(4, 5), torch.rand(4, 3))),
         (lambda a: torch.arange(5, 2) * a, (torch.randn(3),)),
+        (lambda a, h, *w: torch._VF.gru(a, h, w, False, 1, 0.0, False, False, False), (*[torch.randn(1, 2, 3)] * 3,)),
+        (
+            lambda a, h, *w: torch._VF.gru(a, h, w, False, 1, 0.0, False, False, False),
+            (torch.randn(4, 2, 5), torch.randn(1, 2, 3), torch.randn(9, 4), torch.randn(9, 3)),
+        ),
     ],
 )
 def test_errors(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> None:
@@ -108,6 +130,22 @@ def test_errors(function: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> 
         function(*inputs)
     with pytest.raises(type(theirs.value)):
         thunder.jit(function)(*inputs)
+
+
+def test_recurrent_layers_of_other_sizes() -> None:
+    """One program without gradients; with them, the steps are operations of their own."""
+    function = _recurrent(torch.nn.GRU, batch_first=True)
+    compiled, trained = thunder.jit(function), thunder.jit(function)
+    for length in (4, 7, 5, 1):
+        a = torch.randn(2, length, 5)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(a), function(a))
+        theirs, ours = a.clone().requires_grad_(), a.clone().requires_grad_()
+        function(theirs).square().sum().backward()
+        trained(ours).square().sum().backward()
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    assert thunder.compile_stats(compiled)["cache_misses"] == 3  # the first size, all, one step
+    assert thunder.compile_stats(trained)["eager_calls"] == 0
 
 
 SHIFTS: dict[str, Callable[..., Any]] = {
