@@ -123,6 +123,28 @@ def test_equal_refusals_behind_data_are_not_tried_at_each_call() -> None:
 
 
 @FALLBACK
+def test_many_failed_traces_make_the_next_ones_rare() -> None:
+    """Each call has another reason to run in eager, on a line of its own, until one has none."""
+    lines = [f"    if i == {i}: x = x * (time.time() > 0)\n" for i in range(16)]
+    namespace: dict[str, Any] = {"time": time}
+    source = "def f(x, i):\n    if x.sum() < 0: return x\n" + "".join(lines) + "    return x * 2\n"
+    exec(compile(source, "many_reasons.py", "exec"), namespace)
+    compiled = thunder.jit(namespace["f"], dynamic=False)
+    with pytest.warns(thunder.EagerFallbackWarning) as caught:
+        for i in range(16):
+            compiled(ONES, i)
+    assert sum("16 traces" in str(warning.message) for warning in caught) == 1
+    before = len(thunder.explain_misses(compiled))
+    for i in range(63):
+        assert torch.equal(compiled(ONES, 100 + i), ONES * 2)
+    assert len(thunder.explain_misses(compiled)) == before
+    for _ in range(3):  # tried again, and then as before
+        assert torch.equal(compiled(ONES, 200), ONES * 2)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 16 + 63
+    assert thunder.compile_stats(compiled)["cache_hits"] == 2
+
+
+@FALLBACK
 def test_call_in_another_situation_is_tried_after_equal_refusals() -> None:
     f = thunder.jit(refused_behind_data, dynamic=False)
     assert traces_of(f, [(ONES, ONES)] * 5) == [True] * 3 + [False] * 2

@@ -14,10 +14,17 @@ constexpr std::size_t kLimit = 64;
 constexpr std::size_t kDropped = 16;        ///< at once, as the guards of the others are put together anew
 constexpr std::uint64_t kHitsForEach = 64;  ///< a trace takes about as long as so many calls
 constexpr std::size_t kMostExplained = 256;
-/// Traces that failed in a row and told nothing about later calls, after which calls are not traced any more.
+/// Traces that failed in a row and told nothing about later calls, after which few calls are traced.
 constexpr std::size_t kMostFailedTraces = 16;
+constexpr std::size_t kCallsUntilNextTrace = 64;  ///< at first: twice as many after each trace that fails
 /// Traces that looked at data and failed for one cause, after which calls with the same guards run in eager.
 constexpr std::size_t kMostRefusals = 3;
+
+/// `thunder.errors.EagerFallbackWarning`; null, with an error set, where it is not found.
+py::Ref eager_fallback_warning() {
+  const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
+  return py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
+}
 
 /// Waits for a lock with the GIL released: its holder needs the GIL to go on.
 class TraceLock {
@@ -290,8 +297,7 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
   const auto [told, is_new] = warned_of_.try_emplace(failure.cause, failure.is_kept);
   if (!is_new && (told->second || !failure.is_kept)) return true;
   told->second = failure.is_kept;
-  const py::Ref module = py::Ref::steal(py::import_module("thunder.errors"));
-  const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "EagerFallbackWarning") : nullptr);
+  const py::Ref type = eager_fallback_warning();
   if (!type) return false;
   const std::string name = name_of(callable_);
   if (failure.is_of_program) {
@@ -304,6 +310,16 @@ bool SpecializationCache::warn_of_eager(const Failure& failure) {
                           "thunder.jit: %s runs in eager%s, as it could not be compiled: %s\n"
                           "With fullgraph=True this is an error",
                           name.c_str(), failure.is_kept ? "" : " this time", failure.cause.c_str()) == 0;
+}
+
+bool SpecializationCache::warn_of_rare_traces() const {
+  const py::Ref type = eager_fallback_warning();
+  return type &&
+         PyErr_WarnFormat(type.get(), 1,
+                          "thunder.jit: %zu traces of %s failed in a row: calls that no program serves run in eager "
+                          "from now on, but for one in %zu, then one in twice as many, which tries again. "
+                          "thunder.explain_misses tells why each of them failed",
+                          kMostFailedTraces, name_of(callable_).c_str(), kCallsUntilNextTrace) == 0;
 }
 
 PyObject* SpecializationCache::refuse_eager(const Failure& failure) const {
@@ -335,8 +351,14 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
     ++failed_traces_;
     ++refusals_[failure.cause];
   }
-  if (!warn_of_eager(failure)) Py_CLEAR(result);
+  const bool may_go_on = warn_of_eager(failure) && (failed_traces_ != kMostFailedTraces || warn_of_rare_traces());
+  if (!may_go_on) Py_CLEAR(result);
   return result;
+}
+
+std::size_t SpecializationCache::calls_until_next_trace() const {
+  constexpr std::size_t kMostDoublings = 32;
+  return kCallsUntilNextTrace << std::min(failed_traces_ - kMostFailedTraces, kMostDoublings);
 }
 
 Served SpecializationCache::serve_new(const interpreter::CallArguments& arguments, std::size_t known, PyObject** result,
@@ -348,7 +370,8 @@ Served SpecializationCache::serve_new(const interpreter::CallArguments& argument
     const Served served = try_all(ThreadState::now(), arguments, result, failure);
     if (served != Served::kNo) return served;
   }
-  if (failed_traces_ >= kMostFailedTraces) return Served::kEager;
+  if (failed_traces_ >= kMostFailedTraces && ++untraced_ < calls_until_next_trace()) return Served::kEager;
+  untraced_ = 0;
   if (mode_ == CacheMode::kNoCaching) return trace_and_run(arguments, /*keeps=*/false, result, failure);
   // Only now: a later trace is often equal to that of a dead one, whose compiled program it shares.
   if (count() >= kLimit) drop_dead();

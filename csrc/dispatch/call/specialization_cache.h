@@ -116,6 +116,9 @@ class SpecializationCache {
   /// Tells the user once for each cause, and once more when it has calls run in eager at once; false with an exception
   /// set where warnings are errors.
   bool warn_of_eager(const Failure& failure);
+  /// After many failed traces in a row, which tell that others will fail, too.
+  [[nodiscard]] bool warn_of_rare_traces() const;
+  [[nodiscard]] std::size_t calls_until_next_trace() const;
   /// A set with a new specialization alone.
   [[nodiscard]] std::shared_ptr<GuardedSet> set_of(std::shared_ptr<const Specialization> made) const;
   /// Keeps what is in such a set, or the set itself where the last one has no room.
@@ -134,6 +137,7 @@ class SpecializationCache {
   std::map<std::string, bool> warned_of_;
   int attempts_for_data_ = kMostAttemptsForData;                 ///< see `Attempts`
   std::size_t failed_traces_ = 0;                                ///< in a row, of calls that eager code served
+  std::size_t untraced_ = 0;                                     ///< calls since the last trace, after many failed ones
   std::map<std::string, std::size_t> refusals_;                  ///< how many of them, by their cause
   std::size_t made_ = 0;                                         ///< specializations that were kept at some time
   std::uint64_t hits_before_room_ = 0;                           ///< when room was made last
