@@ -98,13 +98,15 @@ bool is_profiled() { return at::getStepCallbacksUnlessEmpty(at::RecordScope::USE
 void ProgramCode::execute(Frame& frame) const {
   std::size_t current = 0;
   ThreadWidth threads;
-  const bool profiled = is_profiled();
+  const bool profiled = is_profiled();  // by instruction, so that each launches its own kernels
+  LaunchQueue::Scope waiting(profiled ? nullptr : queue.get());
   try {
     std::uint32_t release = 0;
     std::uint32_t write = 0;
     for (const std::size_t count = instructions.size(); current < count; ++current) {
       const Instruction& instruction = instructions[current];
       threads.narrow(instruction.is_small);
+      if (waiting.is_open() && launches_itself[current]) waiting.flush();
       if (profiled) [[unlikely]] {
         const ProfilerRange range(origins[current]);
         instruction.function(instruction.state, frame);
@@ -114,6 +116,7 @@ void ProgramCode::execute(Frame& frame) const {
       for (; write < instruction.writes_end; ++write) bump_version(frame.registers[writes[write]]);
       for (; release < instruction.releases_end; ++release) frame.registers[releases[release]] = c10::IValue();
     }
+    waiting.flush();
   } catch (...) {
     rethrow_with_origin(current);
   }
@@ -160,7 +163,7 @@ bool ProgramCode::is_for(std::span<const at::Tensor> inputs) const {
 }
 
 void ProgramCode::rethrow_with_origin(std::size_t instruction) const {
-  const Origin& origin = origins[instruction];
+  const Origin& origin = origins[std::min(instruction, origins.size() - 1)];
   try {
     throw;
   } catch (c10::Error& error) {

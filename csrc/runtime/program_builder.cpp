@@ -217,6 +217,22 @@ void ProgramBuilder::call(const c10::OperatorHandle& op, Kernel kernel, std::sha
   follow_aliases(op.schema(), calls_.back());
 }
 
+void ProgramBuilder::launches_by(const std::function<std::shared_ptr<LaunchQueue>()>& make_queue) {
+  if (queue_ == nullptr) queue_ = make_queue();
+  calls_.back().launches = queue_ == nullptr ? Launches::kItself : Launches::kQueue;
+}
+
+bool ProgramBuilder::is_queue_worth_it() const {
+  constexpr std::size_t kLeast = 6;
+  std::size_t length = 0;
+  std::size_t longest = 0;
+  for (const ProgramCall& call : calls_) {
+    if (call.launches == Launches::kItself) length = 0;
+    if (call.launches == Launches::kQueue) longest = std::max(longest, ++length);
+  }
+  return longest >= kLeast;
+}
+
 void ProgramBuilder::set_outputs(std::vector<Operand> outputs) {
   outputs_ = std::move(outputs);
   put_constants(outputs_);
@@ -271,6 +287,7 @@ Program ProgramBuilder::build() {
   for (const SizeCondition& condition : conditions_) require_symbols_of({condition.holds}, condition.text);
   code.conditions = std::move(conditions_);
   code.pending = std::move(pending_);
+  if (is_queue_worth_it()) code.queue = std::move(queue_);
 
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     ProgramCall& call = calls_[i];
@@ -291,6 +308,7 @@ Program ProgramBuilder::build() {
     code.instructions.push_back({bound.function, bound.state.get(), static_cast<std::uint32_t>(code.releases.size()),
                                  static_cast<std::uint32_t>(code.writes.size()), call.is_small});
     code.states.push_back(std::move(bound.state));
+    code.launches_itself.push_back(call.launches == Launches::kItself);
     code.origins.push_back({std::move(call.name), std::move(call.location)});
   }
 

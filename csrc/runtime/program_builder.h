@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/launch_queue.h"
 #include "runtime/pending_kernels.h"
 #include "runtime/program.h"
 #include "runtime/program_call.h"
@@ -44,6 +46,11 @@ class ProgramBuilder {
   /// Calls an executor's kernel for a dispatcher operator, whose schema says which operands it writes to.
   void call(const c10::OperatorHandle& op, Kernel kernel, std::shared_ptr<const void> state,
             std::vector<Operand> operands, std::vector<ResultSlots> results, Location location = {});
+  /// The last call launches nothing, as a view does.
+  void launches_nothing() { calls_.back().launches = Launches::kNobody; }
+  /// Kernels of the last call may wait in the queue while calls follow that launch none by themselves. There is one for
+  /// a program, that of the first call.
+  void launches_by(const std::function<std::shared_ptr<LaunchQueue>()>& make_queue);
   /// Kernels that `Program::wait` waits for.
   void add_pending(std::shared_ptr<const PendingKernels> kernels) { pending_.push_back(std::move(kernels)); }
   void set_outputs(std::vector<Operand> outputs);
@@ -77,7 +84,11 @@ class ProgramBuilder {
     std::int64_t factor;
   };
 
+  /// Whether so many kernels follow one another in the queue that it pays.
+  [[nodiscard]] bool is_queue_worth_it() const;
+
   const bool waits_;
+  std::shared_ptr<LaunchQueue> queue_;
   std::vector<std::shared_ptr<const PendingKernels>> pending_;
   std::vector<Slot> inputs_;
   std::vector<Symbol> symbols_;

@@ -56,6 +56,13 @@ struct Location {
 /// A kernel of an executor: takes its operands from the stack and leaves its results there.
 using Kernel = void (*)(const void* state, std::vector<c10::IValue>& stack);
 
+/// Who launches the kernels of a call.
+enum class Launches {
+  kItself,
+  kQueue,  ///< the program's queue, later
+  kNobody  ///< there are none
+};
+
 /// One call of the program being built.
 struct ProgramCall {
   std::optional<c10::OperatorHandle> op;  ///< none: `kernel`
@@ -67,6 +74,7 @@ struct ProgramCall {
   std::vector<Slot> written;  ///< inputs whose memory the call writes to
   Location location;
   bool is_small = false;
+  Launches launches = Launches::kItself;
 };
 
 }  // namespace thunder::runtime

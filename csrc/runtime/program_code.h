@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/instruction.h"
+#include "runtime/launch_queue.h"
 #include "runtime/memory_pool.h"
 #include "runtime/pending_kernels.h"
 #include "runtime/program_call.h"
@@ -50,6 +51,8 @@ struct ProgramCode {
   std::vector<OutputSource> outputs;
   std::vector<std::shared_ptr<const void>> states;
   std::vector<std::shared_ptr<const PendingKernels>> pending;
+  std::shared_ptr<LaunchQueue> queue;  ///< null: kernels are launched one by one
+  std::vector<bool> launches_itself;   ///< by instruction: what waits in the queue is launched before it
   std::vector<Origin> origins;
   std::size_t unboxed_count = 0;
   PoolUser pool_user;

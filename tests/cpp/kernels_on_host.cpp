@@ -25,6 +25,8 @@ using executors::cuda::KernelSource;
 using executors::cuda::Launch;
 
 std::atomic<bool> uses_nvrtc = true;
+/// Whether kernels wait for others, as on a GPU: one that stops is a mistake then.
+const bool kQueues = std::getenv("THUNDER_QUEUE_ON_HOST") != nullptr;
 
 class Library : public executors::cuda::Module {
  public:
@@ -81,6 +83,7 @@ class Host : public executors::cuda::Engine {
     return static_cast<const Library&>(module).function(launch.name)(argument.data(), launch.grid, launch.threads);
   }
 
+  [[nodiscard]] bool queues_launches() const override { return kQueues; }
   [[nodiscard]] int launches() const { return launches_; }
 
  protected:

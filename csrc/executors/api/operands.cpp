@@ -129,6 +129,9 @@ void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runti
                     bool is_small) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   builder.call(op, operands_of(symbol, trace), result_slots(symbol), location_of(symbol), is_small);
+  // Composites such as `reshape` may copy.
+  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  if (symbol.op->view && !op.schema().is_mutable() && !is_composite) builder.launches_nothing();
 }
 
 }  // namespace thunder::executors

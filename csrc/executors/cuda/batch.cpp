@@ -57,7 +57,11 @@ void Batch::launch(std::vector<Running>& running) const {
     const bool is_done = Fusion::launch(together, engine_);
     for (Running* each : taken) {
       each->is_launched = true;
-      if (!is_done) each->run.reset();
+      if (!is_done) {
+        each->run.reset();
+      } else {
+        Fusion::hold(*each->run, each->inputs.data(), engine_);
+      }
     }
   }
 }

@@ -46,7 +46,19 @@ Driver load_driver() {
   driver.check(driver.initialize(0), "starting the driver");
   int version = 0;
   driver.check(driver.version(&version), "asking for the driver's version");
-  if (version >= kLeastForOverlaps) bind(driver.launch_with, "cuLaunchKernelEx");
+  if (version < kLeastForOverlaps) return driver;
+  bind(driver.launch_with, "cuLaunchKernelEx");
+  bind(driver.create_stream, "cuStreamCreate");
+  bind(driver.destroy_stream, "cuStreamDestroy_v2");
+  bind(driver.begin_capture, "cuStreamBeginCapture_v2");
+  bind(driver.end_capture, "cuStreamEndCapture");
+  bind(driver.nodes, "cuGraphGetNodes");
+  bind(driver.parameters, "cuGraphKernelNodeGetParams_v2");
+  bind(driver.instantiate, "cuGraphInstantiateWithFlags");
+  bind(driver.set_parameters, "cuGraphExecKernelNodeSetParams_v2");
+  bind(driver.launch_graph, "cuGraphLaunch");
+  bind(driver.destroy_executable, "cuGraphExecDestroy");
+  bind(driver.destroy_graph, "cuGraphDestroy");
   return driver;
 }
 

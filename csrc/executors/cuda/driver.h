@@ -24,6 +24,18 @@ struct LaunchConfiguration {
   unsigned attribute_count = 0;
 };
 
+/// `CUDA_KERNEL_NODE_PARAMS_v2`.
+struct NodeParameters {
+  void* function = nullptr;
+  unsigned grid[3] = {1, 1, 1};
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  void** arguments = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  void* context = nullptr;
+};
+
 /// The functions of the CUDA driver that launches need, from the library that the process has loaded, or would load.
 /// The declarations are ours: thunder builds without CUDA.
 struct Driver {
@@ -52,6 +64,18 @@ struct Driver {
   /// Null: the driver is older than graphs with such launches.
   Result (*launch_with)(const LaunchConfiguration* configuration, Handle function, void** arguments,
                         void** extra) = nullptr;
+  // Graphs; null: as `launch_with`.
+  Result (*create_stream)(Handle* stream, unsigned flags) = nullptr;
+  Result (*destroy_stream)(Handle stream) = nullptr;
+  Result (*begin_capture)(Handle stream, int mode) = nullptr;
+  Result (*end_capture)(Handle stream, Handle* graph) = nullptr;
+  Result (*nodes)(Handle graph, Handle* nodes, std::size_t* count) = nullptr;
+  Result (*parameters)(Handle node, NodeParameters* parameters) = nullptr;
+  Result (*instantiate)(Handle* executable, Handle graph, unsigned long long flags) = nullptr;
+  Result (*set_parameters)(Handle executable, Handle node, const NodeParameters* parameters) = nullptr;
+  Result (*launch_graph)(Handle executable, Handle stream) = nullptr;
+  Result (*destroy_executable)(Handle executable) = nullptr;
+  Result (*destroy_graph)(Handle graph) = nullptr;
   Result (*error_text)(Result result, const char** text) = nullptr;
 
   /// Throws UserError, with what to do, where there is no driver.

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "executors/cuda/driver.h"
 #include "executors/cuda/kernel_cache.h"
+#include "executors/cuda/launch_graph.h"
 
 namespace thunder::executors::cuda {
 namespace {
@@ -50,19 +51,22 @@ bool overlaps_kernels(at::Device device) {
   return major >= kLeastCapability;
 }
 
+bool is_capturing(const Driver& driver, const c10::Stream& stream) {
+  int status = 0;
+  return driver.is_capturing(stream.native_handle(), &status) == 0 && status != 0;
+}
+
 /// Whether what is won by overlapping is more than what such a launch costs the processor (3 to 6 µs on an H200's
 /// host): only kernels of many threads keep a GPU busy for longer than their launches take, and a graph is launched as
 /// one.
 bool is_worth_overlapping(const Driver& driver, const Launch& launch, const c10::Stream& stream) {
   constexpr std::int64_t kLeastThreads = INT64_C(1) << 20U;
-  if (launch.grid * launch.threads >= kLeastThreads) return true;
-  int status = 0;
-  return driver.is_capturing(stream.native_handle(), &status) == 0 && status != 0;
+  return launch.grid * launch.threads >= kLeastThreads || is_capturing(driver, stream);
 }
 
 /// Launches a kernel that may begin while the one before it in the stream ends.
 Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function, unsigned grid, unsigned threads,
-                                  const c10::Stream& stream, void** arguments) {
+                                  Driver::Handle stream, void** arguments) {
   constexpr int kProgrammaticSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
   LaunchAttribute overlap{};
   overlap.number = kProgrammaticSerialization;
@@ -70,7 +74,7 @@ Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function,
   LaunchConfiguration configuration;
   configuration.grid[0] = grid;
   configuration.block[0] = threads;
-  configuration.stream = stream.native_handle();
+  configuration.stream = stream;
   configuration.attributes = &overlap;
   configuration.attribute_count = 1;
   return driver.launch_with(&configuration, function, arguments, nullptr);
@@ -146,6 +150,28 @@ class LoadedModule : public Module {
   std::vector<std::pair<std::string, Driver::Handle>> functions_;
 };
 
+std::vector<LaunchGraph::Function> functions_of(std::span<const QueuedLaunch> launches,
+                                                std::span<const std::byte> arguments) {
+  std::vector<LaunchGraph::Function> functions;
+  functions.reserve(launches.size());
+  for (const QueuedLaunch& each : launches) {
+    functions.push_back({static_cast<const LoadedModule&>(*each.module).function(each.launch->name),
+                         static_cast<unsigned>(each.grid), static_cast<unsigned>(each.launch->threads),
+                         arguments.subspan(each.argument, each.size)});
+  }
+  return functions;
+}
+
+LaunchGraph::LaunchOne launcher(const Driver& driver, at::Device device) {
+  return [&driver, overlaps = overlaps_kernels(device)](const LaunchGraph::Function& function, Driver::Handle stream) {
+    void* arguments[] = {const_cast<std::byte*>(function.argument.data())};
+    if (overlaps) {
+      return launch_overlapping(driver, function.handle, function.grid, function.threads, stream, arguments);
+    }
+    return driver.launch(function.handle, function.grid, 1, 1, function.threads, 1, 1, 0, stream, arguments, nullptr);
+  };
+}
+
 class DriverEngine : public Engine {
  public:
   [[nodiscard]] at::DeviceType device_type() const override { return at::kCUDA; }
@@ -167,13 +193,35 @@ class DriverEngine : public Engine {
     const auto grid = static_cast<unsigned>(launch.grid);
     const Driver::Result result =
         driver.launch_with != nullptr && overlaps_kernels(device) && is_worth_overlapping(driver, launch, stream)
-            ? launch_overlapping(driver, function, grid, threads, stream, arguments)
+            ? launch_overlapping(driver, function, grid, threads, stream.native_handle(), arguments)
             : driver.launch(function, grid, 1, 1, threads, 1, 1, 0, stream.native_handle(), arguments, nullptr);
     if (result != 0) {
       driver.check(result, "launching " + std::to_string(launch.grid) + " x " + std::to_string(launch.threads) +
                                " threads of a fusion");
     }
     return true;
+  }
+
+  [[nodiscard]] bool queues_launches() const override {
+    static const char* const kSwitch = std::getenv("THUNDER_QUEUE_LAUNCHES");
+    return kSwitch == nullptr || std::string_view(kSwitch) != "0";
+  }
+
+  void launch_group(std::span<const QueuedLaunch> launches, std::span<const std::byte> arguments, at::Device device,
+                    std::unique_ptr<LaunchGroup>& kept) override {
+    constexpr std::size_t kLeast = 4;  // fewer launches take no longer than a graph
+    const Driver& driver = Driver::get();
+    const c10::DeviceGuard guard(device);
+    require_context(driver, device);
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    const bool may_be_graph =
+        launches.size() >= kLeast && driver.launch_graph != nullptr && !is_capturing(driver, stream);
+    if (may_be_graph) {
+      if (kept == nullptr) kept = std::make_unique<LaunchGraph>(driver);
+      auto& graph = static_cast<LaunchGraph&>(*kept);
+      if (graph.launch(functions_of(launches, arguments), stream.native_handle(), launcher(driver, device))) return;
+    }
+    Engine::launch_group(launches, arguments, device, kept);
   }
 
  protected:

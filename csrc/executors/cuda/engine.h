@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,24 @@
 namespace thunder::executors::cuda {
 
 class Fusion;
+
+/// A launch that waits for others: `Engine::launch_group`.
+struct QueuedLaunch {
+  const Module* module = nullptr;
+  const Launch* launch = nullptr;
+  std::int64_t grid = 1;
+  std::size_t argument = 0;  ///< where its argument begins
+  std::size_t size = 0;      ///< bytes of the argument
+};
+
+/// Kept by an engine of a group of launches, for the next time that they come.
+class LaunchGroup {
+ public:
+  virtual ~LaunchGroup() = default;
+  LaunchGroup() = default;
+  LaunchGroup(const LaunchGroup&) = delete;
+  LaunchGroup& operator=(const LaunchGroup&) = delete;
+};
 
 /// Compiles kernels and launches them. Thread-safe; lives as long as the process.
 class Engine {
@@ -37,6 +56,11 @@ class Engine {
   /// one. False: a thread has stopped the kernel, which devices tell later.
   virtual bool launch(const Module& module, const Launch& launch, std::span<const std::byte> argument,
                       at::Device device) = 0;
+  /// Whether launches may wait for others (`DeviceQueue`): none of them tells that a thread has stopped it.
+  [[nodiscard]] virtual bool queues_launches() const { return false; }
+  /// Launches functions one after the other, as `launch` does. `kept` is what the last call for this group left there.
+  virtual void launch_group(std::span<const QueuedLaunch> launches, std::span<const std::byte> arguments,
+                            at::Device device, std::unique_ptr<LaunchGroup>& kept);
 
   /// The compilation of a text, which a worker thread takes up if it is new. Equal texts are compiled once.
   [[nodiscard]] std::shared_ptr<Compilation> request(const KernelSource& source, at::Device device);

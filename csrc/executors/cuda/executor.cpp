@@ -10,6 +10,7 @@
 #include "executors/api/operands.h"
 #include "executors/cuda/attention.h"
 #include "executors/cuda/batch.h"
+#include "executors/cuda/device_queue.h"
 #include "executors/cuda/driver_engine.h"
 #include "executors/cuda/fusion.h"
 #include "executors/cuda/pooling.h"
@@ -74,14 +75,19 @@ void run_batch(const void* state, std::vector<c10::IValue>& stack) { static_cast
 void lower(const Executor& self, const ir::BoundSymbol& symbol, const ir::Trace& trace,
            runtime::ProgramBuilder& builder) {
   const Backend& backend = backend_of(self);
+  const auto make_queue = [&]() -> std::shared_ptr<runtime::LaunchQueue> {
+    return backend.engine->queues_launches() ? std::make_shared<DeviceQueue>(*backend.engine) : nullptr;
+  };
   if (fusion::is_batch(symbol)) {
     const auto made = std::make_shared<const Batch>(symbol, trace, *backend.target, *backend.engine, builder.waits());
     for (const auto& fusion : made->fusions()) builder.add_pending(fusion);
-    return lower_block(symbol, &run_batch, made, made->symbols(), fusion::written_inputs(symbol), builder);
+    lower_block(symbol, &run_batch, made, made->symbols(), fusion::written_inputs(symbol), builder);
+    return builder.launches_by(make_queue);
   }
   const auto made = Fusion::of(symbol, trace, *backend.target, *backend.engine, {.waits = builder.waits()});
   builder.add_pending(made);
   lower_block(symbol, &run, made, made->symbols(), fusion::written_inputs(symbol), builder);
+  builder.launches_by(make_queue);
 }
 
 std::vector<KernelText> kernels(const Executor& self, const ir::BoundSymbol& block, const ir::Trace& trace) {

@@ -17,6 +17,7 @@
 #include "bridge/convert.h"
 #include "executors/api/operands.h"
 #include "executors/cuda/attention.h"
+#include "executors/cuda/device_queue.h"
 #include "executors/cuda/pooling.h"
 #include "executors/cuda_kernels/prelude.h"
 #include "fusion/region.h"
@@ -302,19 +303,38 @@ bool Fusion::launch(std::span<const Run* const> runs, Engine& engine) {
   const KernelSource& source = runs[0]->source();
   const at::Device device = runs[0]->device();
   const c10::DeviceGuard guard(device);
+  DeviceQueue* const queue = DeviceQueue::of(engine);
+  const auto launch = [&](const Launch& function, std::int64_t grid, std::span<const std::byte> argument) {
+    if (queue != nullptr) {
+      queue->add(runs[0]->module, function, grid, argument, device);
+      return true;
+    }
+    Launch sized = function;
+    sized.grid = grid;
+    return engine.launch(runs[0]->module, sized, argument, device);
+  };
   for (std::size_t k = 0; k < source.launches.size(); ++k) {
-    Launch launch = source.launches[k];
+    const Launch& function = source.launches[k];
     if (source.capacity == 0) {
-      const auto words = std::as_bytes(runs[0]->parameters.words());
-      if (!engine.launch(runs[0]->module, launch, words, device)) return false;
+      if (!launch(function, function.grid, std::as_bytes(runs[0]->parameters.words()))) return false;
       continue;
     }
     BatchArgument argument(source.capacity, runs[0]->parameters.words().size());
     for (const Run* run : runs) argument.add(run->parameters, run->source().launches[k].grid);
-    launch.grid = argument.thread_blocks();
-    if (!engine.launch(runs[0]->module, launch, argument.bytes(), device)) return false;
+    if (!launch(function, argument.thread_blocks(), argument.bytes())) return false;
   }
   return true;
+}
+
+void Fusion::hold(Run& run, const c10::IValue* inputs, const Engine& engine) {
+  DeviceQueue* const queue = DeviceQueue::of(engine);
+  if (queue == nullptr) return;
+  for (std::size_t i = 0; i < run.plan->region->inputs().size(); ++i) queue->hold_input(inputs[i].toTensor());
+  queue->hold(std::move(run.scratch));
+  queue->hold(run.plan);
+  for (const at::Tensor& result : run.results) queue->hold_result(result);
+  const auto is_copied = [](const at::Tensor& tensor) { return tensor.defined(); };
+  if (std::ranges::any_of(run.copied, is_copied)) queue->flush();
 }
 
 void Fusion::finish(const Run& run, const c10::IValue* inputs) {
@@ -324,6 +344,7 @@ void Fusion::finish(const Run& run, const c10::IValue* inputs) {
 }
 
 void Fusion::run_operations(const std::vector<std::int64_t>& symbols, std::vector<c10::IValue>& stack) const {
+  if (DeviceQueue* const queue = DeviceQueue::of(engine_)) queue->flush();
   plan_for(symbols, stack.data() + (stack.size() - region_.inputs.size()))->region->run_operations(stack);
 }
 
@@ -334,6 +355,7 @@ void Fusion::run(std::vector<c10::IValue>& stack) const {
   const std::unique_ptr<Run> run = prepare(symbols, inputs);
   const Run* const all[] = {run.get()};
   if (run == nullptr || !launch(all, engine_)) return run_operations(symbols, stack);
+  hold(*run, inputs, engine_);
   finish(*run, inputs);
   stack.resize(stack.size() - count);
   for (at::Tensor& result : run->results) stack.emplace_back(std::move(result));

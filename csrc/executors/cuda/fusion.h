@@ -91,6 +91,8 @@ class Fusion final : public runtime::PendingKernels {
   [[nodiscard]] std::unique_ptr<Run> prepare(const std::vector<std::int64_t>& symbols, const c10::IValue* inputs) const;
   /// Launches the kernels of runs of one module, no more than its capacity. False: a thread has stopped one.
   static bool launch(std::span<const Run* const> runs, Engine& engine);
+  /// Keeps what kernels need that wait in a queue. Nothing may fail between `launch` and this.
+  static void hold(Run& run, const c10::IValue* inputs, const Engine& engine);
   /// Ends a run whose kernels are launched.
   static void finish(const Run& run, const c10::IValue* inputs);
   /// Takes its inputs from the end of the stack and puts its results there, by PyTorch's operations.
