@@ -1154,6 +1154,33 @@ def test_a_remainder_that_is_looked_at_has_a_program_for_each_of_its_values(
         assert torch.equal(compiled(torch.ones(3)), program(other, torch.ones(3)))
 
 
+def _buffered(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    cell = counter.cells[counter.step % 10]
+    if cell[0] == counter.step:
+        rate = cell[1]
+    else:
+        cell[0] = counter.step
+        rate = cell[1] = math.sqrt(1 - 0.999**counter.step) / (1 - 0.9**counter.step)
+    return x * rate
+
+
+def test_factors_of_a_step_that_are_kept_in_a_ring_have_programs_for_its_places() -> None:
+    counter, other = CountedTable(10), CountedTable(10)
+    compiled: Any = thunder.jit(lambda x: _buffered(counter, x))
+    counts = []
+    for _ in range(60):
+        torch.testing.assert_close(compiled(torch.ones(3)), _buffered(other, torch.ones(3)), rtol=0, atol=0)
+        assert (counter.step, counter.cells) == (other.step, other.cells)
+        counts.append(thunder.compile_stats(compiled)["cache_misses"])
+    assert counts[-1] == counts[35] <= 32, thunder.explain_misses(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    for step in (4, 0, 10**7, 2**53 + 11, 2**62, 5):
+        counter.step = other.step = step
+        torch.testing.assert_close(compiled(torch.ones(3)), _buffered(other, torch.ones(3)), rtol=0, atol=0)
+        assert (counter.step, counter.cells) == (other.step, other.cells)
+
+
 def test_a_remainder_of_a_size_that_is_looked_at_has_a_program_for_each_of_its_values() -> None:
     def padded(x: Tensor) -> Tensor:
         return F.pad(x, (0, [0, 3, 2, 1][x.shape[0] % 4]))

@@ -15,6 +15,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "ir/size_divided_by_zero.h"
 #include "tracer/followed_data.h"
+#include "tracer/size_shadows.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
@@ -285,14 +286,39 @@ tracer::NumberOperand recorded_operand(PyObject* object) {
   return scalar_of(object);
 }
 
+/// Whether floats may be made of numbers that depend on ints from outside: of those that are no inputs, as a remainder
+/// of them was looked at. Larger ints than floats hold are computed with as they are.
+bool may_be_floats(const Origins& origins) {
+  const auto* shadows = dynamic_cast<const tracer::SizeShadows*>(origins.scope->shadows);
+  if (shadows == nullptr) return false;
+  std::vector<std::uint32_t> used, symbols;
+  for (const tracer::SizeShadows::Assumed& assumed : shadows->assumed()) {
+    if (assumed.condition.kind == ir::Condition::Kind::kDivisible) ir::add_symbols(assumed.condition, used);
+  }
+  for (const ir::Dim& size : origins.sizes) ir::add_symbols(size, symbols);
+  const auto is_used = [&](std::uint32_t symbol) {
+    return !ints_from_outside().contains(symbol) || std::ranges::find(used, symbol) != used.end();
+  };
+  if (!std::ranges::all_of(symbols, is_used)) return false;
+  constexpr std::int64_t kLargest = std::int64_t{1} << 53U;
+  if (std::ranges::any_of(origins.sizes, [](const ir::Dim& size) { return std::llabs(size.hint) > kLargest; }))
+    return false;
+  for (const ir::Dim& size : origins.sizes) {
+    origins.scope->shadows->assume({ir::Condition::Kind::kAtMost, size, kLargest});
+    origins.scope->shadows->assume({ir::Condition::Kind::kAtMost, -kLargest, size});
+  }
+  return true;
+}
+
 /// Null without an exception: it is not recorded. `real` is what Python gave.
 PyObject* record(std::string_view operation, PyObject* left, PyObject* right, const py::Ref& real) {
   const std::shared_ptr<NumberTrace> trace = current_trace();
   if (trace == nullptr || trace->recorder == nullptr || !is_plain(real.get())) return nullptr;
   const auto known = bridge::compute_number(operation, scalar_of(left), scalar_of(right));
   if (!known || !bridge::same_number(*known, scalar_of(real.get()))) return nullptr;
-  auto [scope, sizes] = origins_of(left, right);
-  if (has_ints_from_outside(sizes)) return nullptr;
+  Origins origins = origins_of(left, right);
+  if (has_ints_from_outside(origins.sizes) && !may_be_floats(origins)) return nullptr;
+  auto& [scope, sizes] = origins;
   const auto first = fraction_of(left), second = fraction_of(right);
   try {
     if (operation == "/" && second && !second->numerator.is_concrete()) {
