@@ -244,6 +244,25 @@ def test_hooks_in_another_order_or_number_are_others() -> None:
         torch.testing.assert_close(outcomes[1], outcomes[0])
 
 
+def test_a_hook_that_takes_the_place_of_another_one_runs_instead() -> None:
+    module, calls = mlp(), []
+    compiled = thunder.jit(module)
+    x = sequence()
+    for number in (2.0, 3.0, 2.0):
+        hook = Seen(number).hook
+        handle = module[0].register_forward_hook(hook)
+        for _ in range(4):
+            calls.append(compiled(x))
+        module[0]._forward_hooks[handle.id] = lambda module, arguments, output: output + 100
+        replaced = compiled(x)
+        assert not torch.equal(replaced, calls[-1])
+        torch.testing.assert_close(replaced, module(x))
+        handle.remove()
+        torch.testing.assert_close(compiled(x), nn.Sequential(*module)(x))
+    assert not torch.equal(calls[0], calls[4])
+    assert torch.equal(calls[0], calls[8])
+
+
 def test_hooks_that_take_keywords_or_are_always_called_are_told_apart() -> None:
     module = mlp()
     eager, compiled = copy.deepcopy(module), thunder.jit(module)
