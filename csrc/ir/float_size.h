@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/size.h"
-
 namespace thunder::ir {
+
+struct Dim;
 
 enum class FloatOperation : std::uint8_t { kAdd, kMultiply, kDivide, kPower, kSquareRoot, kNegate };
 /// An operation of Python on a float, with a number as its second operand.

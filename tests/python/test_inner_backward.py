@@ -281,6 +281,24 @@ def test_a_kept_term_that_is_differentiated_in_part_is_refused_with_its_line() -
 
 
 @pytest.mark.filterwarnings("ignore:thunder")
+def test_a_kept_term_that_another_result_lies_behind_raises_as_in_eager() -> None:
+    weight = nn.Parameter(torch.ones(3))
+
+    def step() -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = weight.sin()
+        term = (hidden * weight).sum()
+        with torch.no_grad():
+            weight.add_(1)
+        return hidden, term
+
+    compiled = thunder.jit(step)
+    for _ in range(2):
+        hidden, term = compiled()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(term + hidden.sum(), hidden, allow_unused=True)
+
+
+@pytest.mark.filterwarnings("ignore:thunder")
 def test_a_kept_term_whose_tensor_is_written_through_data_is_differentiated_as_in_eager() -> None:
     def outcome(jit: Callable[..., Any]) -> torch.Tensor:
         weight = nn.Parameter(torch.ones(3))

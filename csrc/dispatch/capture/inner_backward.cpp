@@ -402,6 +402,21 @@ bool goes_through(const Edge& edge, const std::unordered_set<const Node*>& nodes
 
 }  // namespace
 
+namespace {
+
+/// Whether another result lies behind one: a gradient by way of it ends there.
+bool is_computed_from_another(const at::Tensor& result, std::span<const py::Ref> outputs) {
+  std::unordered_set<const Node*> others;
+  for (const py::Ref& output : outputs) {
+    if (!is_tensor(output.get()) || unpack_tensor(output.get()).is_same(result)) continue;
+    const at::Tensor& other = unpack_tensor(output.get());
+    if (other.requires_grad() && !other.is_leaf()) others.insert(gradient_edge(other).function.get());
+  }
+  return autograd::any_node_behind(gradient_edge(result), [&](const Node& node) { return others.contains(&node); });
+}
+
+}  // namespace
+
 std::unordered_set<const Node*> InnerBackward::find_overwritten(std::span<const py::Ref> outputs,
                                                                 const PythonBackwards& functions,
                                                                 ir::SourceLocation& failed) {
@@ -422,7 +437,8 @@ std::unordered_set<const Node*> InnerBackward::find_overwritten(std::span<const 
     static_cast<void>(autograd::any_node_behind(gradient_edge(tensor), note));
     if (reading.empty()) return;
     found.insert(reading.begin(), reading.end());
-    if (all_raise && goes_through(gradient_edge(tensor), found)) return;
+    const bool raises = all_raise && goes_through(gradient_edge(tensor), found);
+    if (raises && !is_computed_from_another(tensor, outputs)) return;
     const tracer::TraceNode* own = tracer::as_trace_node(reading.front());
     if (own != nullptr) failed = own->symbol().location;
     refuse(ErrorKind::kNotImplemented,
