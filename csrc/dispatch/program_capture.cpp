@@ -288,9 +288,10 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   note_written_tensors();
   if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
-  backward_.require_readable(builder.outputs(), python_backwards_);
+  auto overwritten = backward_.find_overwritten(builder.outputs(), python_backwards_, failed_);
   backward_.require_nothing_retained(tracker_);
   OutputPlanner planner(recorder_, sizes_.shadows());
+  planner.note_overwritten(std::move(overwritten));
   for (const py::Ref& output : builder.outputs()) {
     if (is_tensor(output.get())) planner.note_view(output.get());
   }

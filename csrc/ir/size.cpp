@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/float_size.h"
 #include "ir/size_divided_by_zero.h"
 
 namespace thunder::ir {
@@ -28,12 +31,13 @@ struct Term {
 /// Canonical: a leaf, or a sum of terms with different leaves, none of them zero, that is no leaf and no number.
 class SizeExpression {
  public:
-  enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax, kSquareRoot };
+  enum class Kind : std::uint8_t { kSymbol, kSum, kFloorDivide, kMin, kMax, kSquareRoot, kRoundFloat };
   Kind kind = Kind::kSymbol;
   std::uint32_t symbol = 0;
   std::vector<Term> terms;  ///< for kSum: those with more leaves first
   Dim left;                 ///< first operand of a function
-  Dim right;                ///< zero for kSquareRoot, which has one operand
+  Dim right;                ///< zero for kSquareRoot and kRoundFloat, which have one operand
+  FloatFunction function;   ///< for kRoundFloat
   std::string text;
 };
 
@@ -151,6 +155,88 @@ std::int64_t rounded_root(std::int64_t number) {
   return root;
 }
 
+double apply(const FloatStep& step, double number) {
+  switch (step.operation) {
+    case FloatOperation::kAdd:
+      return number + step.operand;
+    case FloatOperation::kMultiply:
+      return number * step.operand;
+    case FloatOperation::kDivide:
+      return number / step.operand;
+    case FloatOperation::kPower:
+      return std::pow(number, step.operand);
+    case FloatOperation::kSquareRoot:
+      return std::sqrt(number);
+    case FloatOperation::kNegate:
+      return -number;
+  }
+  return number;
+}
+
+double rounded(FloatRounding rounding, double number) {
+  switch (rounding) {
+    case FloatRounding::kFloor:
+      return std::floor(number);
+    case FloatRounding::kCeil:
+      return std::ceil(number);
+    case FloatRounding::kNearestEven:
+      return std::nearbyint(number);
+    case FloatRounding::kTruncate:
+      return std::trunc(number);
+  }
+  return number;
+}
+
+/// Numbers that are none, or do not fit into 64 bits, become the largest one, or the least: a condition that bounds
+/// them is not met.
+std::int64_t apply(const FloatFunction& function, std::int64_t operand) {
+  auto number = static_cast<double>(operand);
+  for (const FloatStep& step : function.steps) number = apply(step, number);
+  number = rounded(function.rounding, number);
+  constexpr double kEnd = 0x1p63;
+  if (number >= -kEnd && number < kEnd) return static_cast<std::int64_t>(number);
+  return number < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+}
+
+/// The shortest text that stands for no other number.
+std::string text_of(double number) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+  return {text.data(), end};
+}
+
+/// `operand` needs no parentheses.
+std::string text_of(const FloatFunction& function, const std::string& operand) {
+  std::string text = operand;
+  for (const FloatStep& step : function.steps) {
+    const bool is_first = &step == &function.steps.front();
+    const std::string inner = is_first ? text : "(" + text + ")";
+    const std::string number = step.operand < 0 ? "(" + text_of(step.operand) + ")" : text_of(step.operand);
+    switch (step.operation) {
+      case FloatOperation::kAdd:
+        text = inner + " + " + number;
+        break;
+      case FloatOperation::kMultiply:
+        text = number + "*" + inner;
+        break;
+      case FloatOperation::kDivide:
+        text = inner + "/" + number;
+        break;
+      case FloatOperation::kPower:
+        text = inner + "**" + number;
+        break;
+      case FloatOperation::kSquareRoot:
+        text = "math.sqrt(" + text + ")";
+        break;
+      case FloatOperation::kNegate:
+        text = "-" + inner;
+        break;
+    }
+  }
+  static constexpr std::array<const char*, 4> kRoundings{"math.floor(", "math.ceil(", "round(", "int("};
+  return kRoundings[static_cast<std::size_t>(function.rounding)] + text + ")";
+}
+
 std::int64_t apply(Kind kind, std::int64_t left, std::int64_t right) {
   if (kind == Kind::kSquareRoot) return rounded_root(left);
   if (kind == Kind::kFloorDivide) return floor_quotient(left, right);
@@ -250,6 +336,27 @@ Dim square_root(const Dim& dim) {
   return function_of(Kind::kSquareRoot, dim, 0);
 }
 
+namespace {
+
+/// The one object for a function of a dimension that is no number.
+const SizeExpression* intern_rounded(const Dim& dim, const FloatFunction& function) {
+  SizeExpression expression;
+  expression.kind = Kind::kRoundFloat;
+  expression.left = dim;
+  expression.function = function;
+  const bool is_sum = dim.expression->kind == Kind::kSum;
+  expression.text = text_of(function, is_sum ? "(" + to_string(dim) + ")" : to_string(dim));
+  return intern(std::move(expression));
+}
+
+}  // namespace
+
+Dim round_float(const Dim& dim, const FloatFunction& function) {
+  Dim result(apply(function, dim.hint));
+  if (!dim.is_concrete()) result.expression = intern_rounded(dim, function);
+  return result;
+}
+
 std::optional<Dim> exact_quotient(const Dim& dim, const Dim& divisor) {
   if (divisor == Dim(0)) return std::nullopt;
   if (dim.is_concrete() && divisor.is_concrete()) {
@@ -285,6 +392,8 @@ Dim rewrite(const Dim& dim, const std::function<Dim(const Dim& part)>& rule) {
       for (const SizeExpression* leaf : term.leaves) product *= rewrite(part_of(leaf), rule);
       result += rule(product);
     }
+  } else if (!dim.is_concrete() && dim.expression->kind == Kind::kRoundFloat) {
+    result = round_float(rewrite(dim.expression->left, rule), dim.expression->function);
   } else if (!dim.is_concrete() && dim.expression->kind != Kind::kSymbol) {
     const Kind kind = dim.expression->kind;
     const Dim left = rewrite(dim.expression->left, rule);
@@ -311,7 +420,7 @@ std::vector<SizeFunction> functions_in(const Dim& dim) {
   for (const SizeExpression* part : parts_of(*dim.expression)) {
     std::ranges::move(functions_in(part_of(part)), std::back_inserter(functions));
   }
-  const auto& [kind, symbol, terms, left, right, text] = *dim.expression;
+  const auto& [kind, symbol, terms, left, right, function, text] = *dim.expression;
   if (kind == Kind::kFloorDivide) functions.push_back({SizeOperation::kFloorDivide, left, right});
   if (kind == Kind::kMin) functions.push_back({SizeOperation::kMin, left, right});
   if (kind == Kind::kMax) functions.push_back({SizeOperation::kMax, left, right});
@@ -341,6 +450,9 @@ std::int64_t evaluate(const Dim& dim, SymbolValues symbols) {
   if (dim.is_concrete()) return dim.hint;
   const SizeExpression& expression = *dim.expression;
   if (expression.kind == Kind::kSymbol) return symbols[expression.symbol];
+  if (expression.kind == Kind::kRoundFloat) {
+    return apply(expression.function, evaluate(expression.left, symbols));
+  }
   if (expression.kind != Kind::kSum) {
     return apply(expression.kind, evaluate(expression.left, symbols), evaluate(expression.right, symbols));
   }
@@ -373,8 +485,21 @@ std::optional<std::int64_t> least_term(const Term& term) {
   return least;
 }
 
+/// Whether a larger size never gives a smaller number: rounding to a float keeps the order.
+bool is_increasing(const FloatFunction& function) {
+  return std::ranges::all_of(function.steps, [](const FloatStep& step) {
+    const bool scales = step.operation == FloatOperation::kMultiply || step.operation == FloatOperation::kDivide;
+    if (scales) return step.operand > 0;
+    return step.operation == FloatOperation::kAdd || step.operation == FloatOperation::kSquareRoot;
+  });
+}
+
 std::optional<std::int64_t> least_function(const SizeExpression& function) {
   const auto left = least_value(function.left);
+  if (function.kind == Kind::kRoundFloat) {
+    const bool is_known = left && is_increasing(function.function);
+    return is_known ? std::optional(apply(function.function, *left)) : std::nullopt;
+  }
   const auto right = least_value(function.right);
   if (function.kind == Kind::kMax && left && right) return std::max(*left, *right);
   if (!left || (function.kind == Kind::kMin && !right)) return std::nullopt;
@@ -400,6 +525,20 @@ std::optional<std::int64_t> least_value(const Dim& dim) {
   return sum;
 }
 
+namespace {
+
+double magnitude(const FloatFunction& function, double number) {
+  double largest = number;
+  for (const FloatStep& step : function.steps) {
+    const bool adds = step.operation == FloatOperation::kAdd;
+    number = adds ? number + std::abs(step.operand) : std::abs(apply(step, number));
+    largest = std::max(largest, number);
+  }
+  return largest + 1;
+}
+
+}  // namespace
+
 double magnitude(const Dim& dim, const std::function<double(std::uint32_t symbol)>& size_of) {
   if (dim.is_concrete()) return std::abs(static_cast<double>(dim.hint));
   const SizeExpression& expression = *dim.expression;
@@ -415,6 +554,7 @@ double magnitude(const Dim& dim, const std::function<double(std::uint32_t symbol
   }
   const double left = magnitude(expression.left, size_of);
   if (expression.kind == Kind::kSquareRoot) return std::sqrt(left) + 1;
+  if (expression.kind == Kind::kRoundFloat) return magnitude(expression.function, left);
   const double right = magnitude(expression.right, size_of);
   if (expression.kind != Kind::kFloorDivide) return std::max(left, right);
   return (expression.right.is_concrete() ? left / right : left) + 1;
@@ -459,6 +599,14 @@ void write_expression(ByteWriter& writer, const SizeExpression& expression,
       writer.write_number(term.leaves.size());
       for (const SizeExpression* leaf : term.leaves) writer.write_number(number_of(leaf));
     }
+  } else if (expression.kind == Kind::kRoundFloat) {
+    writer.write_number(number_of(expression.left.expression));
+    writer.write_number(static_cast<std::uint64_t>(expression.function.rounding));
+    writer.write_number(expression.function.steps.size());
+    for (const FloatStep& step : expression.function.steps) {
+      writer.write_number(static_cast<std::uint64_t>(step.operation));
+      writer.write_number(std::bit_cast<std::uint64_t>(step.operand));
+    }
   } else {
     for (const Dim* operand : {&expression.left, &expression.right}) {
       writer.write_signed(operand->hint);
@@ -497,11 +645,27 @@ std::vector<Term> read_terms(ByteReader& reader, std::span<const SizeExpression*
   return terms;
 }
 
+FloatFunction read_function(ByteReader& reader) {
+  FloatFunction function;
+  const std::uint64_t rounding = reader.read_number();
+  THUNDER_CHECK(rounding <= static_cast<std::uint64_t>(FloatRounding::kTruncate), "ir/size", "no such rounding");
+  function.rounding = static_cast<FloatRounding>(rounding);
+  function.steps.resize(reader.read_count());
+  for (FloatStep& step : function.steps) {
+    const std::uint64_t operation = reader.read_number();
+    THUNDER_CHECK(operation <= static_cast<std::uint64_t>(FloatOperation::kNegate), "ir/size",
+                  "no such operation on a float");
+    step = {static_cast<FloatOperation>(operation), std::bit_cast<double>(reader.read_number())};
+    THUNDER_CHECK(std::isfinite(step.operand), "ir/size", "an operand of a float is no number");
+  }
+  return function;
+}
+
 }  // namespace
 
 const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeExpression* const> earlier) {
   const std::uint64_t kind = reader.read_number();
-  THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kSquareRoot), "ir/size", "no such kind of expression");
+  THUNDER_CHECK(kind <= static_cast<std::uint64_t>(Kind::kRoundFloat), "ir/size", "no such kind of expression");
   Dim result;
   if (kind == static_cast<std::uint64_t>(Kind::kSymbol)) {
     const std::uint32_t symbol = reader.read_small();
@@ -509,6 +673,10 @@ const SizeExpression* read_expression(ByteReader& reader, std::span<const SizeEx
     result = Dim::symbol(symbol, 0);
   } else if (kind == static_cast<std::uint64_t>(Kind::kSum)) {
     result = sum_of(read_terms(reader, earlier), 0);
+  } else if (kind == static_cast<std::uint64_t>(Kind::kRoundFloat)) {
+    Dim operand;
+    operand.expression = earlier_one(earlier, reader.read_number());
+    result = round_float(operand, read_function(reader));
   } else {
     std::array<Dim, 2> operands;
     for (Dim& operand : operands) {

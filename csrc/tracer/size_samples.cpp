@@ -40,11 +40,23 @@ std::int64_t other_sample_of(const SizeSymbol& symbol, std::size_t attempt, std:
   return symbol.least + value % (symbol.most - symbol.least + 1);
 }
 
+/// The symbol that a sum is, but for a number that is added to it.
+std::optional<std::uint32_t> moved_symbol(const ir::Dim& dim) {
+  std::vector<std::uint32_t> symbols;
+  ir::add_symbols(dim, symbols);
+  const bool is_one = symbols.size() == 1 && (dim - ir::Dim::symbol(symbols[0], 0)).is_concrete();
+  return is_one ? std::optional(symbols[0]) : std::nullopt;
+}
+
 /// Changes a symbol that a condition names by itself so that it holds.
 void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
-  const auto left = ir::symbol_of(condition.left);
+  const auto left = moved_symbol(condition.left);
   if (condition.kind == ir::Condition::Kind::kDivisible && left && condition.right.is_concrete()) {
-    values[*left] = condition.right.hint * std::max<std::int64_t>(values[*left] / condition.right.hint, 1);
+    const std::int64_t divisor = condition.right.hint;
+    if (divisor <= 0) return;
+    const std::int64_t rest = ir::evaluate(condition.left, values) % divisor;
+    values[*left] -= rest < 0 ? rest + divisor : rest;
+    if (values[*left] < 2) values[*left] += (1 + (1 - values[*left]) / divisor) * divisor;
   } else {
     ir::adjust_to(condition, values);
   }

@@ -284,7 +284,28 @@ void SizeShadows::note_expression(const ir::Dim& dim) {
   for (const ir::Condition& condition : ir::equality_of(dim, *other)) assume(condition);
 }
 
+namespace {
+
+/// The condition that leaves an expression its value, where that is a remainder by a number, but for what is added to
+/// it: as many programs as there are remainders are for all sizes.
+std::optional<ir::Condition> condition_of_remainder(const ir::Dim& dim, ir::SymbolValues traced) {
+  constexpr std::int64_t kMostRemainders = 64;
+  for (const ir::SizeFunction& function : ir::functions_in(dim)) {
+    const auto& [operation, left, right] = function;
+    const bool divides = operation == ir::SizeOperation::kFloorDivide && right.is_concrete();
+    if (!divides || right.hint < 2 || right.hint > kMostRemainders) continue;
+    if (!(dim - floor_remainder(left, right)).is_concrete()) continue;
+    ir::Dim multiple = left - ir::Dim(ir::evaluate(floor_remainder(left, right), traced));
+    multiple.hint = ir::evaluate(multiple, traced);
+    return ir::Condition{ir::Condition::Kind::kDivisible, multiple, right};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
+  if (const auto condition = condition_of_remainder(dim, fit_->samples()[0])) return assume(*condition);
   std::vector<std::uint32_t> symbols;
   ir::add_symbols(dim, symbols);
   for (const std::uint32_t symbol : symbols) pin(symbol);
@@ -547,6 +568,8 @@ namespace {
 
 bool is_of_outer_layer(const at::Tensor& tensor) { return tensor.defined() && trace_impl(tensor) == nullptr; }
 
+constexpr const char* kAnotherBackward = "a backward is another one at other sizes";
+
 /// Whether a gradient is one for an input of a node, or for none.
 bool is_of_size_of_input(const TraceNode& node, std::size_t i, const at::Tensor& gradient) {
   const ir::TensorType* input = node.recorder().trace().tensor_type(node.inputs()[i]);
@@ -562,13 +585,27 @@ std::vector<at::Tensor> SizeShadows::derive(TraceNode& node, std::vector<at::Ten
   }
   const Inside inside(*this);
   std::vector<at::Tensor> gradients = program_.host.derive(node, cotangents);
-  for (Shadow& shadow : shadows_) {
-    if (shadow.is_lost) continue;
+  const auto differs = [&](const Shadow& shadow, std::uint32_t symbol) {
+    return shadow.symbols[symbol] != fit_->samples()[0][symbol];
+  };
+  // A derivative that goes over the steps of a sequence is another one at each length: once that is known, it is not
+  // made for thousands of steps.
+  std::vector<std::uint32_t> failed;
+  const auto derive_there = [&](Shadow& shadow) {
+    if (shadow.is_lost) return;
     try {
+      const bool is_another = std::ranges::any_of(failed, [&](std::uint32_t each) { return differs(shadow, each); });
+      THUNDER_CHECK(!is_another, "tracer", kAnotherBackward);
       derive_in(shadow, node, cotangents, gradients);
     } catch (const std::exception&) {
       if (forget_python_error != nullptr) forget_python_error();
+      if (shadow.only) failed.push_back(*shadow.only);
       lose(shadow);
+    }
+  };
+  for (const bool changes_one : {true, false}) {
+    for (Shadow& shadow : shadows_) {
+      if (shadow.only.has_value() == changes_one) derive_there(shadow);
     }
   }
   return gradients;
@@ -576,7 +613,6 @@ std::vector<at::Tensor> SizeShadows::derive(TraceNode& node, std::vector<at::Ten
 
 void SizeShadows::derive_in(Shadow& shadow, const TraceNode& node, std::span<const at::Tensor> cotangents,
                             std::span<const at::Tensor> gradients) {
-  constexpr const char* kAnother = "a backward is another one at other sizes";
   const auto found = shadow.nodes.find(&node);
   TraceNode* const other = found == shadow.nodes.end() ? nullptr : as_trace_node(found->second.get());
   if (other == nullptr || other->inputs() != node.inputs() || other->results() != node.results()) {
@@ -586,13 +622,13 @@ void SizeShadows::derive_in(Shadow& shadow, const TraceNode& node, std::span<con
   std::vector<at::Tensor> given;
   for (const at::Tensor& cotangent : cotangents) given.push_back(tensor_in(shadow, cotangent));
   const std::vector<at::Tensor> made = program_.host.derive(*other, std::move(given));
-  THUNDER_CHECK(made.size() == gradients.size(), "tracer", kAnother);
+  THUNDER_CHECK(made.size() == gradients.size(), "tracer", kAnotherBackward);
   for (std::size_t i = 0; i < made.size(); ++i) {
-    THUNDER_CHECK(made[i].defined() == gradients[i].defined(), "tracer", kAnother);
+    THUNDER_CHECK(made[i].defined() == gradients[i].defined(), "tracer", kAnotherBackward);
     if (!made[i].defined()) continue;
     const bool is_alike = shadow.recorder->value_of(made[i]) == program_.value_of(gradients[i]) &&
                           is_of_size_of_input(*other, i, made[i]) == is_of_size_of_input(node, i, gradients[i]);
-    THUNDER_CHECK(is_alike, "tracer", kAnother);
+    THUNDER_CHECK(is_alike, "tracer", kAnotherBackward);
     pair(shadow, gradients[i], made[i]);
   }
 }

@@ -63,6 +63,12 @@ bool TraceNode::watches_written() const {
   return std::ranges::any_of(watched_, [](const Watched& watched) { return watched.memory.is_written(); });
 }
 
+bool TraceNode::watches_hidden_write() const {
+  return std::ranges::any_of(watched_, [](const Watched& watched) {
+    return watched.memory.is_written() && watched.memory.version() == watched.memory.saved_version();
+  });
+}
+
 bool TraceNode::is_written(ir::ValueId value) const {
   return std::ranges::any_of(
       watched_, [&](const Watched& watched) { return watched.value == value && watched.memory.is_written(); });

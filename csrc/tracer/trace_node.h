@@ -65,6 +65,8 @@ class TraceNode final : public torch::autograd::Node {
   void require_unwritten(ir::ValueId value) const;
   /// Whether any watched tensor has been written to since, in whatever way.
   [[nodiscard]] bool watches_written() const;
+  /// Whether a watched tensor has been written to since in a way that version counters do not tell (`.data`).
+  [[nodiscard]] bool watches_hidden_write() const;
   /// Whether the tensor behind the value has been written to since, in whatever way.
   [[nodiscard]] bool is_written(ir::ValueId value) const;
 

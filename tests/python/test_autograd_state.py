@@ -511,9 +511,6 @@ REFUSED = [
     set_data_inside,
     write_to_data_after_use,
     write_to_data_of_input_after_use,
-    write_after_use,
-    write_through_detached_after_use,
-    write_under_no_grad_after_use,
     write_to_view_made_under_no_grad,
     write_to_one_of_several_views,
     use_view_made_under_no_grad,
@@ -533,6 +530,26 @@ def test_what_a_trace_cannot_tell_autograd_is_refused(program: Program) -> None:
         thunder.jit(program, fullgraph=True)(a)
     torch.testing.assert_close(a, x())
     assert a.grad is None
+
+
+@pytest.mark.parametrize(
+    "program",
+    [write_after_use, write_through_detached_after_use, write_under_no_grad_after_use],
+    ids=lambda p: p.__name__,
+)
+def test_a_backward_that_needs_what_was_written_over_raises_as_in_eager(program: Program) -> None:
+    compiled = thunder.jit(program, fullgraph=True)
+    for _ in range(2):
+        a = x()
+        result, expected = compiled(a), program(x())
+        assert result.requires_grad
+        torch.testing.assert_close(result.detach(), expected.detach())
+        for each in (result, expected):
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                each.sum().backward()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(result.sum(), a)
+        assert a.grad is None
 
 
 def written_before_use(a: torch.Tensor) -> Any:

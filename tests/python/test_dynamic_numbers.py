@@ -1102,3 +1102,95 @@ def test_a_tuple_with_floats_that_change() -> None:
         assert group["betas"] == (number, 0.99)
         assert [type(each) for each in group["betas"]] == [float, float]
     assert specializations(function) == 2
+
+
+class CountedTable:
+    def __init__(self, period: int) -> None:
+        self.step, self.table = 0, [float(i) for i in range(period)]
+        self.cells: list[list[Any]] = [[None, None] for _ in range(period)]
+
+
+def _row_of_a_table(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    return x * counter.table[counter.step % 10]
+
+
+def _write_to_a_table(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    cell = counter.cells[(counter.step + 3) % 10]
+    cell[0] = counter.step
+    return x * 2
+
+
+def _turn(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    return x * (2 if counter.step % 5 == 3 else counter.step % 5 + 1 if counter.step % 3 == 1 else 7)
+
+
+def _loop(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    for i in range(counter.step % 4):
+        x = x + i + counter.step
+    return x
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [(_row_of_a_table, 12), (_write_to_a_table, 12), (_turn, 17), (_loop, 6)],
+    ids=["row", "write", "turn", "loop"],
+)
+def test_a_remainder_that_is_looked_at_has_a_program_for_each_of_its_values(
+    program: Callable[[CountedTable, Tensor], Tensor], most: int
+) -> None:
+    counter, other = CountedTable(10), CountedTable(10)
+    compiled: Any = thunder.jit(lambda x: program(counter, x))
+    for _ in range(60):
+        assert torch.equal(compiled(torch.ones(3)), program(other, torch.ones(3)))
+        assert (counter.step, counter.cells) == (other.step, other.cells)
+    assert specializations(compiled) <= most, thunder.explain_shapes(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    for step in (0, 1, 1_000_003, 10**15, -7):
+        counter.step = other.step = step
+        assert torch.equal(compiled(torch.ones(3)), program(other, torch.ones(3)))
+
+
+def _buffered(counter: CountedTable, x: Tensor) -> Tensor:
+    counter.step += 1
+    cell = counter.cells[counter.step % 10]
+    if cell[0] == counter.step:
+        rate = cell[1]
+    else:
+        cell[0] = counter.step
+        rate = cell[1] = math.sqrt(1 - 0.999**counter.step) / (1 - 0.9**counter.step)
+    return x * rate
+
+
+def test_factors_of_a_step_that_are_kept_in_a_ring_have_programs_for_its_places() -> None:
+    counter, other = CountedTable(10), CountedTable(10)
+    compiled: Any = thunder.jit(lambda x: _buffered(counter, x))
+    counts = []
+    for _ in range(60):
+        torch.testing.assert_close(compiled(torch.ones(3)), _buffered(other, torch.ones(3)), rtol=0, atol=0)
+        assert (counter.step, counter.cells) == (other.step, other.cells)
+        counts.append(thunder.compile_stats(compiled)["cache_misses"])
+    assert counts[-1] == counts[35] <= 32, thunder.explain_misses(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    for step in (4, 0, 10**7, 2**53 + 11, 2**62, 5):
+        counter.step = other.step = step
+        torch.testing.assert_close(compiled(torch.ones(3)), _buffered(other, torch.ones(3)), rtol=0, atol=0)
+        assert (counter.step, counter.cells) == (other.step, other.cells)
+
+
+def test_a_remainder_of_a_size_that_is_looked_at_has_a_program_for_each_of_its_values() -> None:
+    def padded(x: Tensor) -> Tensor:
+        return F.pad(x, (0, [0, 3, 2, 1][x.shape[0] % 4]))
+
+    compiled: Any = thunder.jit(padded)
+    for rows in range(2, 40):
+        x = torch.randn(rows, requires_grad=True)
+        result = compiled(x)
+        assert torch.equal(result, padded(x))
+        assert result.shape[0] % 4 == 0
+        result.sum().backward()
+        assert torch.equal(x.grad, torch.ones(rows))
+    assert specializations(compiled) <= 6, thunder.explain_shapes(compiled)

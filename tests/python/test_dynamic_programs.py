@@ -275,6 +275,13 @@ ROUNDED: dict[str, Callable[[int], int]] = {
     "root_up": lambda n: math.ceil(math.sqrt(n)) + math.ceil((n - 20) ** 0.5),
     "root_to_even": lambda n: round(n**0.5) + round(math.sqrt(n * n)),
     "masked": lambda n: (n & 7) + (n & -8) + (n >> 2) + (n << 1) + ~n,
+    "share": lambda n: int(0.8 * n) + int(n * 0.1) + int(0.7 * n),
+    "share_up": lambda n: math.ceil(n * 0.1) + math.ceil(n / 0.3) + math.ceil(0.7 * n),
+    "share_to_even": lambda n: round(0.1 * n) + round(n * 0.35) + round(2.5 * (n / 3)),
+    "share_of_less": lambda n: math.floor((n - 19) * 0.9 - 3) + int(0.6 * (n // 2)) + int(30 - 0.1 * n),
+    "steps": lambda n: int(n * 0.1 * 3 / 0.3 + 0.7) + int(-0.3 * n) + 40,
+    "scaled_root": lambda n: int(n**0.5 * 1.7) + int(0.3 * math.sqrt(n)) + int(n**0.75),
+    "at_least": lambda n: max(1, int(n * 0.01)) + min(n, math.ceil(0.95 * n)),
 }
 
 
@@ -286,6 +293,27 @@ def test_sizes_are_rounded_as_python_rounds_floats(name: str) -> None:
         x = torch.zeros(rows)
         assert compiled(x).tolist() == [function(rows)] * 3
     assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+
+
+def test_a_share_of_a_size_is_what_floats_give_at_each_size() -> None:
+    compiled: Any = thunder.jit(lambda x: x[: int(0.1 * x.shape[0])] * 2 + int(x.shape[0] * 0.7))
+    for rows in (20, *range(30, 400, 10), 1000, 10_000, 100_000):
+        x = torch.randn(rows, requires_grad=True)
+        require_equal(compiled, lambda x: x[: int(0.1 * x.shape[0])] * 2 + int(x.shape[0] * 0.7), x)
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+    for rows in (0, 1, 5, 9):  # nothing is left
+        assert compiled(torch.ones(rows)).tolist() == []
+
+
+def test_the_best_of_a_share_of_the_columns_have_one_program() -> None:
+    def best(x: Tensor) -> Tensor:
+        return x.topk(max(1, int(0.8 * x.shape[1])), dim=1).values
+
+    compiled: Any = thunder.jit(best)
+    for columns in range(5, 30):
+        require_equal(compiled, best, torch.randn(2, columns, requires_grad=True))
+    assert specializations(compiled) <= 3, thunder.explain_shapes(compiled)
+    require_equal(compiled, best, torch.randn(2, 1, requires_grad=True))
 
 
 def test_a_float_and_a_size_that_change() -> None:

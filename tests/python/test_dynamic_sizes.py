@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -798,6 +799,66 @@ def test_an_lstm_trains_at_many_lengths_with_two_programs(layers: int) -> None:
         x = torch.randn(length, 2, 3, requires_grad=True)
         require_equal(lambda x: compiled(x)[0], lambda x: model(x)[0], [x], [x, *model.parameters()])
     assert specializations(compiled) <= 3
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"proj_size": 2}, {"bidirectional": True}], ids=str)
+@pytest.mark.parametrize("read", ["before", "after"])
+def test_a_step_of_an_lstm_that_looks_at_its_loss_has_two_programs(options: dict[str, Any], read: str) -> None:
+    torch.manual_seed(0)
+    model = nn.LSTM(3, 4, **options)
+
+    def step(x: Tensor) -> Tensor:
+        loss = model(x)[0].sin().mean()
+        if read == "before" and torch.isnan(loss):
+            return loss.detach() * 2
+        loss.backward()
+        if read == "after" and torch.isnan(loss):
+            return loss.detach() * 2
+        return loss.detach()
+
+    compiled = thunder.jit(step)
+    for batch in (2, 2, 3, 5, 4, 1):
+        x = torch.randn(6, batch, 3)
+        model.zero_grad()
+        result = compiled(x)
+        gradients = [parameter.grad for parameter in model.parameters()]
+        model.zero_grad()
+        torch.testing.assert_close(result, step(x))
+        for got, parameter in zip(gradients, model.parameters(), strict=True):
+            torch.testing.assert_close(got, parameter.grad, rtol=1e-4, atol=1e-5)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    assert specializations(compiled) <= 3  # one for a batch of one
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.RNN])
+@pytest.mark.parametrize("read", [False, True])
+def test_the_gradient_of_a_recurrent_layer_is_not_taken_at_large_sizes(kind: type[nn.RNNBase], read: bool) -> None:
+    torch.manual_seed(0)
+    model = kind(5, 8)
+
+    def step(x: Tensor) -> Tensor:
+        loss = model(x)[0].sin().mean()
+        if read and torch.isnan(loss):
+            return loss.detach() * 2
+        loss.backward()
+        return loss.detach()
+
+    compiled = thunder.jit(step)
+    seconds = []
+    for batch in (2, 3, 5, 4):
+        x = torch.randn(6, batch, 5)
+        model.zero_grad()
+        begin = time.process_time()
+        result = compiled(x)
+        seconds.append(time.process_time() - begin)
+        gradients = [parameter.grad for parameter in model.parameters()]
+        model.zero_grad()
+        torch.testing.assert_close(result, step(x))
+        for got, parameter in zip(gradients, model.parameters(), strict=True):
+            torch.testing.assert_close(got, parameter.grad, rtol=1e-4, atol=1e-5)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    assert specializations(compiled) <= 2
+    assert max(seconds[1:]) < 4  # with thousands of steps, 5 to 20
 
 
 @pytest.mark.parametrize("make", [lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm2d(3)], ids=["rows", "images"])

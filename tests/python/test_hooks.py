@@ -168,3 +168,159 @@ def test_handles_of_hooks_that_are_made_inside_are_not_traced_for(name: str) -> 
     if is_compiled:
         assert thunder.cache_misses(compiled) <= 5
         assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+class Seen:
+    """A hook with state of its own."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale, self.shape = scale, torch.Size()
+
+    def hook(self, module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
+        self.shape = output.shape
+        return output * self.scale
+
+    def before(self, module: nn.Module, arguments: Any) -> Any:
+        return (arguments[0] * self.scale,)
+
+    def with_keywords(self, module: nn.Module, arguments: Any, keywords: Any, output: torch.Tensor) -> torch.Tensor:
+        return output * self.scale
+
+    def backward(self, module: nn.Module, gradients: Any, outputs: Any) -> Any:
+        return (gradients[0] * self.scale,)
+
+
+twice = Seen(2.0)
+REGISTRATIONS: dict[str, Callable[[nn.Module], Any]] = {
+    "forward": lambda module: module.register_forward_hook(twice.hook),
+    "prepended": lambda module: module.register_forward_hook(twice.hook, prepend=True),
+    "pre": lambda module: module.register_forward_pre_hook(twice.before),
+    "backward": lambda module: module.register_full_backward_hook(twice.backward),
+    "new_object": lambda module: module.register_forward_hook(Seen(3.0).hook),
+    "new_function": lambda module: module.register_forward_hook(lambda module, arguments, output: output * 2),
+    "global": lambda _: nn.modules.module.register_module_forward_hook(twice.hook),
+}
+
+
+def outcome_of(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    x = x.clone().requires_grad_()
+    result = module(x)
+    return [result.detach(), *torch.autograd.grad(result.sum(), [x, *module.parameters()])]
+
+
+@pytest.mark.parametrize("kind", REGISTRATIONS)
+def test_a_hook_that_is_registered_for_each_call_is_traced_once(kind: str) -> None:
+    module = mlp()
+    eager, compiled = copy.deepcopy(module), thunder.jit(module)
+    counts = []
+    for _ in range(6):
+        for with_hook in (True, False):
+            x = sequence()
+            outcomes = []
+            for each in (eager, compiled):
+                handle = REGISTRATIONS[kind](each[0]) if with_hook else None
+                outcomes.append(outcome_of(each, x))
+                if handle is not None:
+                    handle.remove()
+            torch.testing.assert_close(outcomes[1], outcomes[0])
+        counts.append(thunder.compile_stats(compiled)["cache_misses"])
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    assert counts[2] == counts[-1], thunder.explain_misses(compiled)
+
+
+def test_hooks_in_another_order_or_number_are_others() -> None:
+    module = mlp()
+    eager, compiled = copy.deepcopy(module), thunder.jit(module)
+    more = Seen(1.0)
+    x = sequence()
+    one, two = twice.hook, lambda module, arguments, output: output + 1
+    for hooks in ((one,), (two,), (one, two), (two, one), (one, one), (), (one, more.hook, two), (two, one)):
+        outcomes = []
+        for each in (eager, compiled):
+            handles = [each[0].register_forward_hook(hook) for hook in hooks]
+            outcomes.append(outcome_of(each, x))
+            for handle in handles:
+                handle.remove()
+        torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+def test_a_hook_that_takes_the_place_of_another_one_runs_instead() -> None:
+    module, calls = mlp(), []
+    compiled = thunder.jit(module)
+    x = sequence()
+    for number in (2.0, 3.0, 2.0):
+        hook = Seen(number).hook
+        handle = module[0].register_forward_hook(hook)
+        for _ in range(4):
+            calls.append(compiled(x))
+        module[0]._forward_hooks[handle.id] = lambda module, arguments, output: output + 100
+        replaced = compiled(x)
+        assert not torch.equal(replaced, calls[-1])
+        torch.testing.assert_close(replaced, module(x))
+        handle.remove()
+        torch.testing.assert_close(compiled(x), nn.Sequential(*module)(x))
+    assert not torch.equal(calls[0], calls[4])
+    assert torch.equal(calls[0], calls[8])
+
+
+def test_hooks_that_take_keywords_or_are_always_called_are_told_apart() -> None:
+    module = mlp()
+    eager, compiled = copy.deepcopy(module), thunder.jit(module)
+    x = sequence()
+    plain, keyword = Seen(3.0), Seen(5.0)
+    for options in ("plain", "keyword", "plain", "always", "both", "keyword", "plain", "crossed"):
+        outcomes = []
+        for each in (eager, compiled):
+            handles = []
+            if options in ("plain", "both", "crossed"):
+                handles.append(each[0].register_forward_hook(plain.hook))
+            if options in ("keyword", "both", "crossed"):
+                prepend = options == "crossed"
+                handles.append(each[0].register_forward_hook(keyword.with_keywords, with_kwargs=True, prepend=prepend))
+            if options == "always":
+                handles.append(each[0].register_forward_hook(plain.hook, always_call=True))
+            outcomes.append(outcome_of(each, x))
+            for handle in handles:
+                handle.remove()
+        torch.testing.assert_close(outcomes[1], outcomes[0])
+
+
+def test_a_program_that_looks_at_the_keys_of_hooks_sees_those_of_the_call() -> None:
+    module = mlp()
+
+    def keys(x: torch.Tensor) -> Any:
+        return module(x).sum(), list(module[0]._forward_hooks), [key for key, _ in module[0]._forward_hooks.items()]
+
+    compiled = thunder.jit(keys)
+    for _ in range(3):
+        handle = module[0].register_forward_hook(twice.hook)
+        _, listed, iterated = compiled(sequence())
+        assert listed == iterated == [handle.id]
+        handle.remove()
+
+
+def test_a_copy_of_a_module_has_the_hooks_of_the_call() -> None:
+    module = mlp()
+    compiled = thunder.jit(lambda x: (module(x).sum(), copy.copy(module[0]._forward_hooks)))
+    for _ in range(3):
+        handle = module[0].register_forward_hook(twice.hook)
+        assert list(compiled(sequence())[1]) == [handle.id]
+        handle.remove()
+
+
+def test_a_hook_that_is_removed_by_itself_runs_once() -> None:
+    module, calls = mlp(), []
+    compiled = thunder.jit(module)
+
+    def once(module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        handle.remove()
+        return output * 2
+
+    x = sequence()
+    plain = compiled(x)
+    for _ in range(3):
+        handle = module[0].register_forward_hook(once)
+        assert not torch.equal(compiled(x), plain)
+        assert torch.equal(compiled(x), plain)
+    assert len(calls) == 3

@@ -208,6 +208,112 @@ def test_loss_that_was_differentiated_inside_says_so() -> None:
         loss.backward()
 
 
+class Regularizer:
+    term: torch.Tensor | None = None
+
+
+TERMS = {
+    "square": lambda w: w.pow(2).sum(),
+    "norm": lambda w: w.norm(),
+    "view": lambda w: w.square().view(-1)[1:],
+    "unread": lambda w: w.sin().detach() + w.sum(),
+    "copied": lambda w: (w * 3)[[0, 1]].square().sum(),
+    "constant": lambda w: w.square().detach(),
+}
+
+
+@pytest.mark.parametrize("keep", ["stored", "returned"])
+@pytest.mark.parametrize("term", TERMS)
+def test_a_kept_term_is_differentiated_after_the_step_as_in_eager(term: str, keep: str) -> None:
+    def outcome(jit: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(6, 4))
+        optimizer, kept = torch.optim.SGD([weight], 0.1), Regularizer()
+
+        def step(index: torch.Tensor) -> Any:
+            optimizer.zero_grad()
+            kept.term = TERMS[term](weight)
+            loss = weight[index].sin().sum()
+            loss.backward()
+            optimizer.step()
+            return (loss.detach(), kept.term) if keep == "returned" else loss.detach()
+
+        compiled = jit(step)
+        seen: list[Any] = []
+        for _ in range(3):
+            result = compiled(torch.tensor([0, 1]))
+            seen += [result[0] if keep == "returned" else result, kept.term.detach().clone(), kept.term.requires_grad]
+            for differentiate in (
+                lambda: kept.term.sum().backward(),
+                lambda: torch.autograd.grad(kept.term.sum(), weight),
+            ):
+                before = weight.grad.clone()
+                try:
+                    seen.append(differentiate())
+                except RuntimeError as error:
+                    seen.append("modified by an inplace operation" in str(error) or str(error)[:30])
+                seen.append(weight.grad - before)
+        if jit is not plain:
+            assert thunder.compile_stats(compiled)["eager_calls"] == 0
+        return seen
+
+    def plain(function: Any) -> Any:
+        return function
+
+    assert_same(outcome(thunder.jit), outcome(plain), "kept")
+
+
+def test_a_kept_term_that_is_differentiated_in_part_is_refused_with_its_line() -> None:
+    weight, other = (nn.Parameter(torch.ones(3)) for _ in range(2))
+    kept = Regularizer()
+
+    def step() -> None:
+        kept.term = weight.square().sum() + other.sum()
+        with torch.no_grad():
+            weight.add_(1)
+
+    compiled = thunder.jit(step)
+    with pytest.warns(thunder.errors.EagerFallbackWarning, match="weight.square") as caught:
+        compiled()
+    assert "is written to after it was used" in str(caught[0].message)
+    (gradient,) = torch.autograd.grad(kept.term, other)
+    assert torch.equal(gradient, torch.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore:thunder")
+def test_a_kept_term_that_another_result_lies_behind_raises_as_in_eager() -> None:
+    weight = nn.Parameter(torch.ones(3))
+
+    def step() -> tuple[torch.Tensor, torch.Tensor]:
+        hidden = weight.sin()
+        term = (hidden * weight).sum()
+        with torch.no_grad():
+            weight.add_(1)
+        return hidden, term
+
+    compiled = thunder.jit(step)
+    for _ in range(2):
+        hidden, term = compiled()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(term + hidden.sum(), hidden, allow_unused=True)
+
+
+@pytest.mark.filterwarnings("ignore:thunder")
+def test_a_kept_term_whose_tensor_is_written_through_data_is_differentiated_as_in_eager() -> None:
+    def outcome(jit: Callable[..., Any]) -> torch.Tensor:
+        weight = nn.Parameter(torch.ones(3))
+
+        def step() -> torch.Tensor:
+            term = weight.square().sum()
+            weight.data.add_(1)
+            return term
+
+        jit(step)().backward()
+        return weight.grad
+
+    assert_same(outcome(thunder.jit), outcome(lambda function: function), "kept")
+
+
 def test_second_backward_inside_raises_as_in_eager() -> None:
     def program(a: torch.Tensor) -> None:
         loss = a.exp().sum()

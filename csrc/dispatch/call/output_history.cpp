@@ -16,18 +16,27 @@ namespace thunder::dispatch {
 
 namespace {
 
-/// The node of a result whose history is spent. It runs in its turn: `torch::autograd::Error` would come before leaves
-/// that eager gives their gradients first.
-class SpentNode final : public torch::autograd::Node {
+constexpr const char* kWrittenOver =
+    "one of the variables needed for gradient computation has been modified by an inplace operation: the compiled "
+    "function wrote to it after it had computed this result of it. Hint: enable anomaly detection to find the "
+    "operation "
+    "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).";
+
+/// The node of a result whose history can only raise. It runs in its turn: `torch::autograd::Error` would come before
+/// leaves that eager gives their gradients first.
+class RaisingNode final : public torch::autograd::Node {
  public:
-  using Node::Node;
+  RaisingNode(const char* message, torch::autograd::edge_list edges) : Node(std::move(edges)), message_(message) {}
   [[nodiscard]] std::string name() const override { return "ThunderBackward"; }
   torch::autograd::variable_list apply(torch::autograd::variable_list&& /*cotangents*/) override {
-    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    throw std::runtime_error(message_);
   }
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& /*args*/) const override {
-    throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    throw std::runtime_error(message_);
   }
+
+ private:
+  const char* message_;  ///< lives for the length of the process
 };
 
 /// Another tensor over the same memory. Outside of inference mode it may not be told to require grad.
@@ -61,8 +70,9 @@ void give_history(at::Tensor& output, OutputHistory history, torch::autograd::ed
   if (history == OutputHistory::kInference || is_inference_leaf)
     output = as_inference_tensor(output, is_inference_leaf);
   if (history == OutputHistory::kLeaf) output.set_requires_grad(true);
-  if (history != OutputHistory::kSpent) return;
-  torch::autograd::set_history(output, autograd::make_node<SpentNode>(std::move(edges)));
+  if (!raises_in_backward(history)) return;
+  const char* message = history == OutputHistory::kSpent ? torch::autograd::ERR_BACKWARD_TWICE : kWrittenOver;
+  torch::autograd::set_history(output, autograd::make_node<RaisingNode>(message, std::move(edges)));
 }
 
 }  // namespace thunder::dispatch

@@ -476,22 +476,30 @@ ir::ArgumentList OutputPlanner::outputs() {
     if (c10::InferenceMode::is_enabled() && !each.tensor.is_inference()) {
       refuse("a tensor is made outside of inference mode, in a call inside of it; enter inference mode inside");
     }
-    plan_.histories.push_back(history_of(each.tensor));
-    if (plan_.histories.back() == OutputHistory::kSpent) note_behind_spent(result);
+    plan_.histories.push_back(find_history(each.tensor));
+    if (raises_in_backward(plan_.histories.back())) note_behind_raising(result);
     values.emplace_back(output_of(each, plan_.histories.back() == OutputHistory::kComputed));
   }
   note_versions();
   return values;
 }
 
-void OutputPlanner::note_behind_spent(std::uint32_t result) {
+OutputHistory OutputPlanner::find_history(const at::Tensor& tensor) const {
+  const OutputHistory history = history_of(tensor);
+  if (history != OutputHistory::kComputed || !tensor.requires_grad() || overwritten_.empty()) return history;
+  const auto is_overwritten = [&](const torch::autograd::Node& node) { return overwritten_.contains(&node); };
+  const bool raises = autograd::any_node_behind(torch::autograd::impl::gradient_edge(tensor), is_overwritten);
+  return raises ? OutputHistory::kOverwritten : history;
+}
+
+void OutputPlanner::note_behind_raising(std::uint32_t result) {
   const auto note_input = [&](torch::autograd::Node& node) {
     if (const auto* outside = dynamic_cast<tracer::OutsideNode*>(&node)) {
-      plan_.behind_spent.emplace_back(result, static_cast<std::uint32_t>(outside->input()));
+      plan_.behind_raising.emplace_back(result, static_cast<std::uint32_t>(outside->input()));
     }
     const auto* leaf = dynamic_cast<torch::autograd::AccumulateGrad*>(&node);
     const auto input = leaf == nullptr ? inputs_.end() : inputs_.find(leaf->variable.unsafeGetTensorImpl());
-    if (input != inputs_.end()) plan_.behind_spent.emplace_back(result, input->second);
+    if (input != inputs_.end()) plan_.behind_raising.emplace_back(result, input->second);
     return false;
   };
   const auto edge = torch::autograd::impl::gradient_edge(computed_[result].tensor);

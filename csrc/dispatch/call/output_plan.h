@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -81,7 +82,7 @@ struct OutputPlan {
   compile::Feeds written_feeds;          ///< new histories of written inputs that results are computed from
   compile::Feeds result_feeds;           ///< results that are fed themselves, and others that are computed from them
   std::vector<OutputHistory> histories;  ///< by result of the computation; empty: all kComputed
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> behind_spent;  ///< result that is kSpent, input behind it
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> behind_raising;  ///< result that raises, input behind it
   runtime::Versions versions;
 
   /// The symbols that sizes of views, and those that are results, depend on, ascending.
@@ -97,6 +98,9 @@ class OutputPlanner {
   /// Notes which value a view among the program's results shows. To be called before anything else is done for a
   /// result.
   void note_view(PyObject* object);
+  /// Backwards through these nodes of the program's graph raise, since what they read is written over. To be called
+  /// before `outputs`.
+  void note_overwritten(std::unordered_set<const torch::autograd::Node*> nodes) { overwritten_ = std::move(nodes); }
   void add_number(ir::ValueId value);
   /// `type`: NumPy's, in the place of `int`, or null.
   void add_size(const ir::Dim& size, PyObject* type) {
@@ -143,7 +147,8 @@ class OutputPlanner {
   void require_as_outside(const Root& root) const;
   void require_separate() const;
   void require_no_gradient_inside() const;
-  void note_behind_spent(std::uint32_t result);
+  [[nodiscard]] OutputHistory find_history(const at::Tensor& tensor) const;
+  void note_behind_raising(std::uint32_t result);
   void note_versions();
 
   tracer::Recorder& recorder_;
@@ -153,7 +158,8 @@ class OutputPlanner {
   std::vector<Computed> computed_;
   std::vector<Viewed> viewed_;
   std::unordered_map<const c10::TensorImpl*, compile::FeedSource> values_of_views_;  ///< views that require grad
-  std::vector<const c10::TensorImpl*> leaves_;                                       ///< that the program made
+  std::unordered_set<const torch::autograd::Node*> overwritten_;
+  std::vector<const c10::TensorImpl*> leaves_;  ///< that the program made
   OutputPlan plan_;
 };
 

@@ -156,9 +156,9 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
   return true;
 }
 
-torch::autograd::edge_list SpecializationCall::edges_behind_spent(std::uint32_t computed) const {
+torch::autograd::edge_list SpecializationCall::edges_behind_raising(std::uint32_t computed) const {
   torch::autograd::edge_list edges;
-  for (const auto& [result, position] : specialization_.plan.behind_spent) {
+  for (const auto& [result, position] : specialization_.plan.behind_raising) {
     if (result != computed) continue;
     const at::Tensor& input = unpack_tensor(inputs_[position]);
     const auto is_input = [&](const NewHistory& each) { return each.tensor.is_same(input); };
@@ -175,7 +175,7 @@ PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) {
     if (written.is_view()) runtime::refuse_partial_gradient(written, computed[output]);
   }
   const auto& histories = specialization_.plan.histories;
-  for (std::uint32_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i], edges_behind_spent(i));
+  for (std::uint32_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i], edges_behind_raising(i));
   References owned;
   if (!make_outputs(computed, owned)) return nullptr;
   Pointers outputs;

@@ -126,7 +126,7 @@ class SpecializationCall {
   using Pointers = c10::SmallVector<PyObject*, 16>;
 
   /// Edges to the inputs behind a result that is spent.
-  [[nodiscard]] torch::autograd::edge_list edges_behind_spent(std::uint32_t computed) const;
+  [[nodiscard]] torch::autograd::edge_list edges_behind_raising(std::uint32_t computed) const;
   /// The Python object for what the computation gives at a position; null with a Python exception set.
   [[nodiscard]] static py::Ref wrap(at::Tensor computed, bool is_number);
   /// The views of the plan, in its order.

@@ -26,6 +26,7 @@
 #include "tracer/at_other_sizes.h"
 #include "tracer/trace_node.h"
 #include "tracer/trace_tensor.h"
+#include "transforms/saved_values.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -374,26 +375,85 @@ bool InnerBackward::add_effects(interpreter::StructureBuilder& builder) const {
   return true;
 }
 
-void InnerBackward::require_readable(std::span<const py::Ref> outputs, const PythonBackwards& functions) {
-  if (!recorder_.writes.has_writes()) return;
-  const auto reads_written = [&](torch::autograd::Node& node) {
-    tracer::TraceNode* own = tracer::as_trace_node(&node);
-    if (own != nullptr) return gradient_.reads_written(*own);
-    if (functions.is_released(node)) return false;
-    return recorder_.gradients.reads_written(node) || functions.reads_written(node);
-  };
-  std::vector<at::Tensor> tensors;
+bool InnerBackward::reads_written(Node& node, const PythonBackwards& functions) {
+  tracer::TraceNode* own = tracer::as_trace_node(&node);
+  if (own != nullptr) return gradient_.reads_written(*own);
+  if (functions.is_released(node)) return false;
+  return recorder_.gradients.reads_written(node) || functions.reads_written(node);
+}
+
+namespace {
+
+/// Whether each way from an edge to leaves, to what is outside and to autograd functions goes through one of `nodes`.
+bool goes_through(const Edge& edge, const std::unordered_set<const Node*>& nodes) {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> pending{edge.function.get()};
+  while (!pending.empty()) {
+    const Node* node = pending.back();
+    pending.pop_back();
+    if (nodes.contains(node) || !seen.insert(node).second) continue;
+    if (dynamic_cast<const tracer::TraceNode*>(node) == nullptr) return false;
+    for (const Edge& next : node->next_edges()) {
+      if (next.is_valid()) pending.push_back(next.function.get());
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+namespace {
+
+/// Whether another result lies behind one: a gradient by way of it ends there.
+bool is_computed_from_another(const at::Tensor& result, std::span<const py::Ref> outputs) {
+  std::unordered_set<const Node*> others;
   for (const py::Ref& output : outputs) {
-    if (is_tensor(output.get())) tensors.push_back(unpack_tensor(output.get()));
+    if (!is_tensor(output.get()) || unpack_tensor(output.get()).is_same(result)) continue;
+    const at::Tensor& other = unpack_tensor(output.get());
+    if (other.requires_grad() && !other.is_leaf()) others.insert(gradient_edge(other).function.get());
   }
-  for (const TorchHooks::InputState& input : hooks_.states()) tensors.push_back(unpack_tensor(input.traced.get()));
-  for (const at::Tensor& tensor : tensors) {
-    if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad() || tensor.is_leaf()) continue;
-    if (!autograd::any_node_behind(gradient_edge(tensor), reads_written)) continue;
+  return autograd::any_node_behind(gradient_edge(result), [&](const Node& node) { return others.contains(&node); });
+}
+
+}  // namespace
+
+std::unordered_set<const Node*> InnerBackward::find_overwritten(std::span<const py::Ref> outputs,
+                                                                const PythonBackwards& functions,
+                                                                ir::SourceLocation& failed) {
+  std::unordered_set<const Node*> found;
+  if (!recorder_.writes.has_writes()) return found;
+  const auto require_raising = [&](const at::Tensor& tensor, bool is_output) {
+    if (!tracer::is_trace_tensor(tensor) || !tensor.requires_grad() || tensor.is_leaf()) return;
+    std::vector<Node*> reading;
+    bool all_raise = is_output;
+    const auto note = [&](Node& node) {
+      if (!reads_written(node, functions)) return false;
+      reading.push_back(&node);
+      const tracer::TraceNode* own = tracer::as_trace_node(&node);
+      all_raise = all_raise && own != nullptr && !own->watches_hidden_write() &&
+                  transforms::saves_written(*own, recorder_.trace());
+      return false;
+    };
+    static_cast<void>(autograd::any_node_behind(gradient_edge(tensor), note));
+    if (reading.empty()) return;
+    found.insert(reading.begin(), reading.end());
+    const bool raises = all_raise && goes_through(gradient_edge(tensor), found);
+    if (raises && !is_computed_from_another(tensor, outputs)) return;
+    const tracer::TraceNode* own = tracer::as_trace_node(reading.front());
+    if (own != nullptr) failed = own->symbol().location;
     refuse(ErrorKind::kNotImplemented,
-           "thunder.jit: a tensor that a backward needs is written to after it was used: eager code raises an error in "
-           "the backward, or, after a write through .data, computes with what was written");
+           "thunder.jit: the program returns or keeps a tensor with a history, whose backward (" +
+               tensor.grad_fn()->name() + ", through " + reading.front()->name() +
+               ") needs a tensor that is written to after it was used: eager code raises an error in parts of that "
+               "backward, or, after a write through .data, computes with what was written; detach() what is kept");
+  };
+  for (const py::Ref& output : outputs) {
+    if (is_tensor(output.get())) require_raising(unpack_tensor(output.get()), /*is_output=*/true);
   }
+  for (const TorchHooks::InputState& input : hooks_.states()) {
+    require_raising(unpack_tensor(input.traced.get()), /*is_output=*/false);
+  }
+  return found;
 }
 
 }  // namespace thunder::dispatch

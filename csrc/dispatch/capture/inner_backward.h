@@ -1,6 +1,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "dispatch/call/outside_histories.h"
@@ -27,13 +28,18 @@ class InnerBackward {
   [[nodiscard]] bool add_effects(interpreter::StructureBuilder& builder) const;
   /// Refuses writes to inputs that retain their gradients.
   void require_nothing_retained(interpreter::Tracker& tracker) const;
-  /// Refuses outputs whose backward would read what the program has written over since it was used.
-  void require_readable(std::span<const py::Ref> outputs, const PythonBackwards& functions);
+  /// Nodes behind outputs through which a backward raises in eager, since it would read what the program has written
+  /// over since it was used. Refuses outputs with such a node whose backward does not raise in each case; `failed` is
+  /// where that was used then.
+  std::unordered_set<const torch::autograd::Node*> find_overwritten(std::span<const py::Ref> outputs,
+                                                                    const PythonBackwards& functions,
+                                                                    ir::SourceLocation& failed);
   /// The inputs that later calls must not have computed from each other.
   [[nodiscard]] const OutsideHistories& histories() const { return histories_; }
 
  private:
   [[nodiscard]] bool has_unknown_history(const at::Tensor& traced) const;
+  [[nodiscard]] bool reads_written(torch::autograd::Node& node, const PythonBackwards& functions);
   struct Call;
 
   void require_leaves(std::span<const py::Ref> outputs) const;

@@ -2,7 +2,9 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "ir/float_size.h"
 #include "ir/size.h"
 #include "tracer/size_node.h"
 
@@ -16,11 +18,18 @@ struct SizeFraction {
   ir::Dim denominator = 1;
 };
 
+/// A float that the program has computed of a size as a float, step by step.
+struct RoundedFloat {
+  ir::Dim size;
+  std::vector<ir::FloatStep> steps{};
+};
+
 /// Where a number that comes from sizes alone comes from.
 struct SizeOrigin {
   std::shared_ptr<tracer::SizeScope> scope;
   ir::Dims sizes;  ///< that the number depends on
   std::optional<SizeFraction> fraction{};
+  std::optional<RoundedFloat> rounded{};
   std::optional<ir::Dim> radicand{};  ///< the number is the square root of this size, as floats round it
 };
 

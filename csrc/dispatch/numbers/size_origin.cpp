@@ -15,6 +15,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "ir/size_divided_by_zero.h"
 #include "tracer/followed_data.h"
+#include "tracer/size_shadows.h"
 #include "tracer/trace_tensor.h"
 
 namespace thunder::dispatch {
@@ -170,6 +171,81 @@ std::optional<ir::Dim> radicand_of(std::string_view operation, const SizeFractio
   return is_root && left.denominator == ir::Dim(1) ? small_product(left.numerator, 1) : std::nullopt;
 }
 
+// --- floats step by step
+
+std::optional<RoundedFloat> float_of(PyObject* object) {
+  if (const auto dim = dim_of_size_number(object)) return RoundedFloat{*dim};
+  const SizeOrigin* origin = origin_of(object);
+  return origin == nullptr ? std::nullopt : origin->rounded;
+}
+
+/// A number that floats hold as it is.
+std::optional<double> constant_of(PyObject* object) {
+  object = plain_number(object);
+  if (PyFloat_CheckExact(object)) {
+    const double number = PyFloat_AS_DOUBLE(object);
+    return std::isfinite(number) ? std::optional(number) : std::nullopt;
+  }
+  if (!PyLong_CheckExact(object)) return std::nullopt;
+  constexpr long long kLargest = 1LL << 53;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+  const bool is_held = overflow == 0 && number <= kLargest && number >= -kLargest;
+  return is_held ? std::optional(static_cast<double>(number)) : std::nullopt;
+}
+
+/// Whether it is negative at no size: roots and powers of negative numbers are none, or complex.
+bool is_never_negative(const RoundedFloat& number) {
+  const auto least = ir::least_value(number.size);
+  return least && *least >= 0 && std::ranges::all_of(number.steps, [](const ir::FloatStep& step) {
+           return step.operation != ir::FloatOperation::kNegate && step.operand >= 0;
+         });
+}
+
+std::optional<RoundedFloat> with_step(RoundedFloat number, ir::FloatOperation operation, double operand = 0) {
+  constexpr std::size_t kMost = 16;
+  if (number.steps.size() >= kMost) return std::nullopt;
+  number.steps.push_back({operation, operand});
+  return number;
+}
+
+/// The operation on floats, one of which depends on sizes; nullopt: it is not known as steps on one size.
+std::optional<RoundedFloat> next_float(std::string_view operation, PyObject* left, PyObject* right) {
+  using Operation = ir::FloatOperation;
+  const auto first = float_of(left);
+  if (operation == "float") return first;
+  if (operation == "neg") return first ? with_step(*first, Operation::kNegate) : std::nullopt;
+  if (operation == "sqrt") {
+    return first && is_never_negative(*first) ? with_step(*first, Operation::kSquareRoot) : std::nullopt;
+  }
+  const auto second = float_of(right);
+  const auto constant = constant_of(first ? right : left);
+  if (first.has_value() == second.has_value() || !constant) return std::nullopt;
+  const RoundedFloat& number = first ? *first : *second;
+  if (operation == "+") return with_step(number, Operation::kAdd, *constant);
+  if (operation == "*") return with_step(number, Operation::kMultiply, *constant);
+  if (operation == "-" && first) return with_step(number, Operation::kAdd, -*constant);
+  if (operation == "-") {
+    const auto negative = with_step(number, Operation::kNegate);
+    return negative ? with_step(*negative, Operation::kAdd, *constant) : std::nullopt;
+  }
+  if (operation == "/" && first && *constant != 0) return with_step(number, Operation::kDivide, *constant);
+  const bool is_power = operation == "**" && first && *constant > 0 && is_never_negative(number);
+  return is_power ? with_step(number, Operation::kPower, *constant) : std::nullopt;
+}
+
+/// Null without an exception: it may be too large for a size.
+PyObject* round_steps(std::string_view function, const std::shared_ptr<tracer::SizeScope>& scope,
+                      const RoundedFloat& number) {
+  const ir::FloatRounding rounding = function == "floor"   ? ir::FloatRounding::kFloor
+                                     : function == "ceil"  ? ir::FloatRounding::kCeil
+                                     : function == "round" ? ir::FloatRounding::kNearestEven
+                                                           : ir::FloatRounding::kTruncate;
+  const ir::Dim size = ir::round_float(number.size, {number.steps, rounding});
+  const bool is_within = scope->shadows == nullptr || scope->shadows->keep_within_range(size);
+  return is_within ? make_size(scope, size) : nullptr;
+}
+
 // --- what numbers come from
 
 struct Origins {
@@ -210,14 +286,39 @@ tracer::NumberOperand recorded_operand(PyObject* object) {
   return scalar_of(object);
 }
 
+/// Whether floats may be made of numbers that depend on ints from outside: of those that are no inputs, as a remainder
+/// of them was looked at. Larger ints than floats hold are computed with as they are.
+bool may_be_floats(const Origins& origins) {
+  const auto* shadows = dynamic_cast<const tracer::SizeShadows*>(origins.scope->shadows);
+  if (shadows == nullptr) return false;
+  std::vector<std::uint32_t> used, symbols;
+  for (const tracer::SizeShadows::Assumed& assumed : shadows->assumed()) {
+    if (assumed.condition.kind == ir::Condition::Kind::kDivisible) ir::add_symbols(assumed.condition, used);
+  }
+  for (const ir::Dim& size : origins.sizes) ir::add_symbols(size, symbols);
+  const auto is_used = [&](std::uint32_t symbol) {
+    return !ints_from_outside().contains(symbol) || std::ranges::find(used, symbol) != used.end();
+  };
+  if (!std::ranges::all_of(symbols, is_used)) return false;
+  constexpr std::int64_t kLargest = std::int64_t{1} << 53U;
+  if (std::ranges::any_of(origins.sizes, [](const ir::Dim& size) { return std::llabs(size.hint) > kLargest; }))
+    return false;
+  for (const ir::Dim& size : origins.sizes) {
+    origins.scope->shadows->assume({ir::Condition::Kind::kAtMost, size, kLargest});
+    origins.scope->shadows->assume({ir::Condition::Kind::kAtMost, -kLargest, size});
+  }
+  return true;
+}
+
 /// Null without an exception: it is not recorded. `real` is what Python gave.
 PyObject* record(std::string_view operation, PyObject* left, PyObject* right, const py::Ref& real) {
   const std::shared_ptr<NumberTrace> trace = current_trace();
   if (trace == nullptr || trace->recorder == nullptr || !is_plain(real.get())) return nullptr;
   const auto known = bridge::compute_number(operation, scalar_of(left), scalar_of(right));
   if (!known || !bridge::same_number(*known, scalar_of(real.get()))) return nullptr;
-  auto [scope, sizes] = origins_of(left, right);
-  if (has_ints_from_outside(sizes)) return nullptr;
+  Origins origins = origins_of(left, right);
+  if (has_ints_from_outside(origins.sizes) && !may_be_floats(origins)) return nullptr;
+  auto& [scope, sizes] = origins;
   const auto first = fraction_of(left), second = fraction_of(right);
   try {
     if (operation == "/" && second && !second->numerator.is_concrete()) {
@@ -231,6 +332,7 @@ PyObject* record(std::string_view operation, PyObject* left, PyObject* right, co
     auto origin = std::make_unique<SizeOrigin>(std::move(scope), std::move(sizes));
     if (first && second) origin->fraction = combine(operation, *first, *second);
     if (first && second) origin->radicand = radicand_of(operation, *first, *second);
+    origin->rounded = next_float(operation, left, right);
     return make_number(trace, *number, real, std::move(origin));
   } catch (...) {
     set_python_error();
@@ -345,15 +447,18 @@ PyObject* round_to_size(std::string_view function, PyObject* number) {
   if (std::ranges::find(kFunctions, function) == kFunctions.end() || !is_from_sizes(number)) return nullptr;
   const auto fraction = fraction_of(number);
   const SizeOrigin* origin = origin_of(number);
-  if (!fraction && (origin == nullptr || !origin->radicand)) return nullptr;
+  const bool has_root = origin != nullptr && origin->radicand;
+  if (!fraction && !has_root && (origin == nullptr || !origin->rounded)) return nullptr;
   const std::shared_ptr<tracer::SizeScope> scope = origins_of(number, number).scope;
   try {
+    if (!fraction && !has_root) return round_steps(function, scope, *origin->rounded);
     if (!fraction) return round_root(function, scope, *origin->radicand);
     if (function == "floor") return make_size(scope, floor_of(*fraction));
     if (function == "ceil") return make_size(scope, ceil_of(*fraction));
     if (function == "round") {
       const auto rounded = round_of(*fraction);
-      return rounded ? make_size(scope, *rounded) : nullptr;
+      if (rounded) return make_size(scope, *rounded);
+      return origin != nullptr && origin->rounded ? round_steps(function, scope, *origin->rounded) : nullptr;
     }
     const tracer::Compared sign = tracer::compare_sizes(fraction->numerator, SizeComparison::kGreaterOrEqual, 0);
     assume_all(*scope, sign);

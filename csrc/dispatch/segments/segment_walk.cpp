@@ -8,11 +8,40 @@
 
 #include "dispatch/python/gil.h"
 #include "dispatch/segments/segment_alone.h"
+#include "ir/trace_sizes.h"
+#include "ir/value_names.h"
 #include "tracer/data_dependence.h"
 #include "tracer/python_function.h"
 
 namespace thunder::dispatch {
 namespace {
+
+/// Tells for which sizes a segment is that is not for these, as a condition that does not hold.
+std::string unmet_by(const ir::Trace& segment, std::span<const at::Tensor> inputs) {
+  std::vector<std::int64_t> symbols;
+  for (const auto& [symbol, input, dim, factor] : ir::symbol_sources(segment)) {
+    if (symbols.size() <= symbol) symbols.resize(symbol + std::size_t{1}, 0);
+    symbols[symbol] = inputs[input].size(dim) / factor;
+    if (symbols[symbol] < 2) return "sizes are symbols from two on";
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ir::TensorType* type = segment.tensor_type(segment.inputs[i]);
+    for (std::size_t d = 0; type != nullptr && d < type->sizes.size(); ++d) {
+      // A later segment is for whatever sizes without symbols kernels gave.
+      if (segment.segment() > 0 && type->sizes[d].is_concrete()) continue;
+      const std::int64_t size = inputs[i].size(static_cast<std::int64_t>(d));
+      if (ir::evaluate(type->sizes[d], symbols) == size) continue;
+      std::string text;
+      ir::ValueNames(segment).append(text, segment.inputs[i]);
+      return text + ".shape[" + std::to_string(d) + "], which is " + std::to_string(size) + ", is " +
+             ir::to_string(type->sizes[d]);
+    }
+  }
+  for (const ir::Condition& condition : segment.conditions) {
+    if (!ir::holds(condition, symbols)) return ir::to_string(condition);
+  }
+  return "sizes are other ones";
+}
 
 /// The paths of a tree that a run may still turn out to follow.
 class Walker {
@@ -115,9 +144,13 @@ class Walker {
   }
 
   /// Whether the program of the followed path's next segment is for these sizes.
-  [[nodiscard]] bool can_go_on() const {
+  [[nodiscard]] bool can_go_on() {
     const auto next = path().steps[observed_.size()].shared->get();
-    return !next->has_symbols || next->program->is_for(inputs_of(next->segment));
+    if (!next->has_symbols) return true;
+    const std::vector<at::Tensor> inputs = inputs_of(next->segment);
+    if (next->program->is_for(inputs)) return true;
+    unmet_ = unmet_by(next->segment.trace, inputs);
+    return false;
   }
 
   /// Follows the first path that goes on, the one that is followed before others. False: there is none.

@@ -39,10 +39,10 @@ Claims claim_trace(const ir::Trace& trace, std::span<const Executor* const> exec
 namespace {
 
 /// The program reads the symbols of its inputs' sizes, and checks what else the trace says of these. Sizes without
-/// symbols that a backward takes are what the kernels of its forward gave, and those of some (the workspace of an LSTM)
-/// are not what their meta kernels say.
+/// symbols that a backward or a later segment takes are what kernels before it gave, and those of some (the workspace
+/// of an LSTM) are not what their meta kernels say; those of a call's arguments are guarded.
 void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
-  const bool is_backward = trace.kind() == ir::TraceKind::kBackward;
+  const bool takes_results = trace.kind() == ir::TraceKind::kBackward || trace.segment() > 0;
   const std::vector<ir::SymbolSource> sources = ir::symbol_sources(trace);
   for (const auto& [symbol, input, dim, factor] : sources) {
     builder.add_symbol(symbol, slot_of(trace.inputs[input]), dim, factor);
@@ -52,7 +52,7 @@ void add_sizes(const ir::Trace& trace, runtime::ProgramBuilder& builder) {
     for (std::uint32_t d = 0; type != nullptr && d < type->sizes.size(); ++d) {
       const auto is_source = [&](const ir::SymbolSource& source) { return source.input == i && source.dim == d; };
       if (std::ranges::any_of(sources, is_source)) continue;
-      if (is_backward && type->sizes[d].is_concrete()) continue;
+      if (takes_results && type->sizes[d].is_concrete()) continue;
       builder.add_size(slot_of(trace.inputs[i]), d, size_operand(type->sizes[d]));
     }
   }

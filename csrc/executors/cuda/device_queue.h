@@ -18,9 +18,9 @@ namespace thunder::executors::cuda {
 /// The launches of a program that wait for one another, in groups that are the same ones in most runs: an engine may
 /// keep for each group what makes its next launch cheaper.
 ///
-/// Memory that the kernels read and write stays until they are launched: given back, it could be returned to the driver.
-/// So that little stays, large kernels and those with large results are launched at once: the GPU takes longer for them
-/// than their launch does.
+/// Memory that the kernels read and write stays until they are launched: given back, it could be returned to the
+/// driver. So that little stays, large kernels and those with large results are launched at once: the GPU takes longer
+/// for them than their launch does.
 class DeviceQueue final : public runtime::LaunchQueue {
  public:
   explicit DeviceQueue(Engine& engine) : engine_(engine) {}

@@ -1,6 +1,7 @@
 #include "interpreter/guards/guard_compiler.h"
 
 #include <algorithm>
+#include <optional>
 #include <ranges>
 #include <unordered_set>
 #include <utility>
@@ -206,6 +207,90 @@ void GuardCompiler::emit_read(const Node& owner, const Read& read) {
   emit_expectation(read, loaded, guard);
 }
 
+namespace {
+
+std::optional<std::int64_t> number_of_key(py::Borrowed key) {
+  if (key == nullptr || !PyLong_CheckExact(static_cast<PyObject*>(key))) return std::nullopt;
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(key, &overflow);
+  return overflow == 0 ? std::optional<std::int64_t>(number) : std::nullopt;
+}
+
+/// The keys of a table of hooks, in order; empty: they are not known to be numbers of handles and nothing else.
+std::vector<std::int64_t> keys_of_hooks(const Node& table) {
+  std::vector<std::int64_t> keys;
+  if (table.keys_are_seen || table.is_written || !is_table_of_hooks(table)) return keys;
+  const auto found = std::ranges::find(table.reads, Accessor::kKeys, &Read::accessor);
+  for (Py_ssize_t i = 0; found != table.reads.end() && i < PyTuple_GET_SIZE(found->value.get()); ++i) {
+    const auto key = number_of_key(PyTuple_GET_ITEM(found->value.get(), i));
+    if (!key) return {};
+    keys.push_back(*key);
+  }
+  const bool are_plain = std::ranges::all_of(table.reads, [&](const Read& read) {
+    const bool is_item = read.accessor == Accessor::kDictItem || read.accessor == Accessor::kPresence;
+    if (!is_item) return is_fact(read.accessor) && read.accessor != Accessor::kState;
+    const auto key = number_of_key(read.key.get());
+    return key && read.value.get() != nullptr && std::ranges::find(keys, *key) != keys.end();
+  });
+  return are_plain ? keys : std::vector<std::int64_t>();
+}
+
+/// Whether nothing is in the table at any call for which its length is guarded.
+bool is_empty_table(const Node& table) { return !table.is_written && PyDict_GET_SIZE(table.object.get()) == 0; }
+
+}  // namespace
+
+void GuardCompiler::find_hook_tables() {
+  for (const Node& node : provenance_.nodes()) {
+    std::vector<std::int64_t> keys = keys_of_hooks(node);
+    if (!keys.empty()) hook_tables_.emplace(&node, std::move(keys));
+  }
+  // Where another table tells something of one hook, such as that it takes keyword arguments, the key is guarded.
+  for (const Node& node : provenance_.nodes()) {
+    if (hook_tables_.contains(&node) || !is_table_of_hooks(node) || is_empty_table(node)) continue;
+    for (const Read& read : node.reads) {
+      const auto key = number_of_key(read.key.get());
+      std::erase_if(hook_tables_, [&](const auto& table) {
+        return key && std::ranges::find(table.second, *key) != table.second.end();
+      });
+    }
+  }
+}
+
+bool GuardCompiler::emit_hook_read(const Node& owner, const Read& read) {
+  static PyObject* const values = [] {
+    const py::Ref module = py::Ref::steal(py::import_module("operator"));
+    return module ? PyObject_CallMethod(module.get(), "methodcaller", "s", "values") : nullptr;
+  }();
+  const auto table = hook_tables_.find(&owner);
+  const auto key = number_of_key(read.key.get());
+  const auto is_of_table = [&](const auto& each) {
+    return key && std::ranges::find(each.second, *key) != each.second.end();
+  };
+  const auto check_length = [&](std::size_t length) {
+    emit(GuardOp::kLength, 0, register_of(owner), add_info(owner, read)).number = static_cast<std::int64_t>(length);
+    return true;
+  };
+  if (table == hook_tables_.end()) {
+    const bool belongs =
+        is_table_of_hooks(owner) && is_empty_table(owner) && std::ranges::any_of(hook_tables_, is_of_table);
+    return belongs && check_length(0);
+  }
+  if (read.accessor == Accessor::kKeys) return check_length(table->second.size());
+  if (!key) return false;
+  if (read.accessor == Accessor::kPresence) return true;  // it is one of the keys
+  const std::uint32_t guard = add_info(owner, read);
+  const std::uint32_t view = ++scratch_register_, tuple = ++scratch_register_;
+  emit(GuardOp::kLoadConversion, view, register_of(owner), guard).object = keep(values);
+  emit(GuardOp::kLoadConversion, tuple, view, guard).object = keep(reinterpret_cast<PyObject*>(&PyTuple_Type));
+  const bool has_register = read.part != nullptr && read.expectation != Expectation::kSame;
+  const std::uint32_t loaded = has_register ? register_of(*read.part) : ++scratch_register_;
+  emit(GuardOp::kLoadItem, loaded, tuple, guard).number =
+      std::ranges::find(table->second, *key) - table->second.begin();
+  emit_expectation(read, loaded, guard);
+  return true;
+}
+
 void GuardCompiler::emit_object(const Node& part, std::uint32_t guard) {
   PyObject* object = part.object.get();
   GuardInstruction& check = emit(part.trace_tensor ? GuardOp::kTensor : GuardOp::kType, 0, register_of(part), guard);
@@ -282,7 +367,9 @@ void GuardCompiler::emit_distinct_objects() {
 }
 
 void GuardCompiler::emit_node(const Node& node) {
-  for (const Read& read : node.reads) emit_read(node, read);
+  for (const Read& read : node.reads) {
+    if (hook_tables_.empty() || !emit_hook_read(node, read)) emit_read(node, read);
+  }
   for (const Node* part : parts_[&node]) {
     if (part->accessor == Accessor::kInstanceDict) {
       if (part->reads.empty() && !part->needed) continue;
@@ -300,6 +387,7 @@ GuardProgram GuardCompiler::compile(std::size_t positional, py::Borrowed names) 
   for (const Node& node : provenance_.nodes()) {
     if (node.parent != nullptr) parts_[node.parent].push_back(&node);
   }
+  find_hook_tables();
   emit_node(provenance_.call());
   for (const Node& node : provenance_.nodes()) {
     if (!node.is_constant()) continue;

@@ -23,6 +23,10 @@ class GuardCompiler {
  private:
   void emit_node(const Node& node);
   void emit_read(const Node& owner, const Read& read);
+  /// Finds the tables of hooks whose keys may be others at each call.
+  void find_hook_tables();
+  /// Emits a read of a table of hooks, or of one that belongs to it, whatever the keys are; false: it is another read.
+  bool emit_hook_read(const Node& owner, const Read& read);
   void emit_fact(const Node& owner, const Read& read);
   void emit_expectation(const Read& read, std::uint32_t loaded, std::uint32_t guard);
   void emit_object(const Node& part, std::uint32_t guard);
@@ -43,6 +47,7 @@ class GuardCompiler {
   const TensorHooks& hooks_;
   GuardProgram program_;
   std::map<const Node*, std::vector<const Node*>> parts_;
+  std::map<const Node*, std::vector<std::int64_t>> hook_tables_;  ///< with their keys in order
   std::vector<GuardInstruction> same_checks_;
   std::uint32_t scratch_register_ = 0;
 };

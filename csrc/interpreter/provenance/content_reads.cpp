@@ -128,6 +128,7 @@ void Reads::record_keys(Node& dict, py::Ref keys) {
 void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) {
   PyObject* object = node.object.get();
   if (PyDict_Check(object)) {
+    note_keys_seen(node);
     record_keys(node, keys_of(contents));
     PyObject *key, *value;
     Py_ssize_t position = 0;
@@ -266,6 +267,7 @@ bool Reads::examine_presence(PyObject* owner, PyObject* key) {
   Node* node = state_.provenance.find(owner);
   if (node == nullptr) return true;
   if (state_.journal.find(owner) != nullptr) return read_original_contents(*node, Audience::kProgram);
+  note_keys_seen(*node);
   const bool is_dict = PyDict_Check(owner);
   const int found = is_dict ? PyDict_Contains(owner, key) : PySet_Contains(owner, key);
   if (found < 0) return PyErr_Clear(), true;  // the program is about to meet the same exception
@@ -443,6 +445,7 @@ bool Reads::read_deeply(py::Borrowed value, Told told, int depth) {
   if (is_container(value) && !PyTuple_Check(value)) record_look_up(value, "__iter__ __len__ __getitem__ keys");
   if (Node* node = state_.provenance.find(value); node != nullptr && !node->deeply_read) {
     node->deeply_read = true;
+    node->keys_are_seen = true;
     read_original_contents(*node);
   }
   bool found = false;

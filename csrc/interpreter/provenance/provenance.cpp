@@ -99,6 +99,13 @@ std::string spell_dict_item(const Node& dict, py::Borrowed key, int depth) {
       return is_number ? owner + "[" + name + "]" : owner + "." + name;
     }
   }
+  // The key is another one for each registration, and the way to the hook the same.
+  if (is_table_of_hooks(dict) && PyLong_CheckExact(static_cast<PyObject*>(key))) {
+    const py::Ref keys = keys_of(dict.object.get());
+    const Py_ssize_t place = keys ? PySequence_Index(keys.get(), key) : -1;
+    PyErr_Clear();
+    if (place >= 0) return "list(" + spell_node(dict, depth + 1) + ".values())[" + std::to_string(place) + "]";
+  }
   return spell_node(dict, depth + 1) + "[" + spell_key(dict.object.get(), key) + "]";
 }
 
@@ -240,6 +247,15 @@ std::string describe_within(py::Borrowed object, int depth) {
 }
 
 }  // namespace
+
+bool is_table_of_hooks(const Node& node) {
+  if (node.accessor != Accessor::kDictItem || !PyUnicode_CheckExact(node.key.get())) return false;
+  PyObject* object = node.object.get();
+  if (!PyDict_CheckExact(object) && !PyODict_CheckExact(object)) return false;
+  const char* name = PyUnicode_AsUTF8(node.key.get());
+  if (name == nullptr) PyErr_Clear();
+  return name != nullptr && name[0] == '_' && std::string_view(name).find("_hooks") != std::string_view::npos;
+}
 
 std::string expression(const Node& node) { return spell_node(node, 0); }
 

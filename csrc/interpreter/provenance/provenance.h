@@ -76,6 +76,7 @@ struct Node {
   bool needed = false;         ///< by a structure that is built at each call
   bool class_is_read = false;  ///< the program depends on the class of a constant
   bool is_written = false;
+  bool keys_are_seen = false;         ///< other code than PyTorch's own may have seen those of a table of hooks
   std::vector<py::Ref> written_keys;  ///< keys of a dict that are written; none: it may be any
   py::Ref trace_tensor;               ///< for a tensor that the program uses
   py::Ref seen;      ///< for a tuple with numbers that change: the tuple that the program sees in its place
@@ -133,6 +134,10 @@ class Provenance {
   std::unordered_map<const PyObject*, Node*> tuples_by_seen_;
   std::unordered_map<ReadKey, Read*, ReadKeyHash> reads_by_key_;
 };
+
+/// Whether an object is one of the tables of hooks of a module or an optimizer, or belongs to one, by its name: their
+/// keys are numbers of handles, which each registration counts on.
+[[nodiscard]] bool is_table_of_hooks(const Node& node);
 
 /// How a person would write the way to the node, or to a part of it: `self.layers[3].attn.scale`.
 [[nodiscard]] std::string expression(const Node& node);

@@ -162,10 +162,18 @@ py::Ref Reads::read_changing_list(py::Borrowed list) {
   return seen && read_numbers(*node, seen.get()) ? std::move(seen) : py::Ref();
 }
 
+void Reads::note_keys_seen(Node& dict) const {
+  if (dict.keys_are_seen || !is_table_of_hooks(dict)) return;
+  PyObject* globals = PyEval_GetGlobals();
+  dict.keys_are_seen = globals == nullptr || !state_.options.is_library || !state_.options.is_library(globals);
+}
+
 const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index, py::Borrowed value,
                           Audience audience) {
   if (accessor != Accessor::kTypeAttribute) parts_.note(owner, value);
+  if (accessor == Accessor::kDictItem) note_keys_seen(owner);
   if (const Read* known = state_.provenance.find_read(owner, accessor, key, index)) {
+    if (known->part != nullptr) note_keys_seen(*known->part);
     const bool is_looked_at = known->expectation == Expectation::kNumber && audience == Audience::kCode;
     if (is_looked_at) state_.hooks.need_number(known->seen.get());
     const bool is_in_class = accessor == Accessor::kTypeAttribute && known->expectation == Expectation::kObject;
@@ -183,6 +191,7 @@ const Read* Reads::record(Node& owner, Accessor accessor, py::Borrowed key, Py_s
   if (is_equality && PyTuple_Check(value)) record_identities(value);
   Read& added = add(owner, std::move(read));
   if (is_equality && accessor != Accessor::kCall) given_.add_read(owner, added);
+  if (added.part != nullptr) note_keys_seen(*added.part);
   return &added;
 }
 
@@ -193,6 +202,7 @@ Read& Reads::add(Node& owner, Read read) {
 
 void Reads::record_fact(Node& owner, Accessor accessor, py::Ref value) {
   parts_.note(owner, value.get());
+  if (accessor == Accessor::kKeys) note_keys_seen(owner);
   if (state_.provenance.find_read(owner, accessor, nullptr, 0) != nullptr) return;
   add(owner, Read{accessor, Expectation::kEquality, nullptr, 0, std::move(value)});
 }

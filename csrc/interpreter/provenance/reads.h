@@ -132,6 +132,8 @@ class Reads {
   bool read_state(py::Borrowed owner);
 
  private:
+  /// Notes who looks at the keys of a table of hooks.
+  void note_keys_seen(Node& dict) const;
   [[nodiscard]] Read classify_read(Node& owner, Accessor accessor, py::Borrowed key, Py_ssize_t index,
                                    py::Borrowed value, Audience audience);
   /// Whether those of these special methods that an object's class has from elsewhere than `object` are functions in
