@@ -211,6 +211,16 @@ def test_a_branch_on_a_number_that_sizes_follow_from_is_a_condition() -> None:
     assert thunder.compile_stats(compiled)["cache_misses"] <= 5, thunder.explain_misses(compiled)
 
 
+def test_a_shape_that_is_compared_needs_no_size() -> None:
+    def program(x: Tensor, n: Tensor) -> Tensor:
+        return x.sin() if x.shape == (int(n), 3) or (int(n) + 1, 3) == x.shape else x.cos()
+
+    compiled = thunder.jit(program)
+    for n in (3, 5, 4, -1, 0, 1, 7, 8):
+        require_same(outcome(compiled, torch.ones(5, 3), n), outcome(program, torch.ones(5, 3), n))
+    assert thunder.compile_stats(compiled)["cache_misses"] <= 3, thunder.explain_misses(compiled)
+
+
 def test_a_step_with_its_backward_inside() -> None:
     def step(weight: Tensor, x: Tensor, n: Tensor) -> Tensor:
         loss = (x[:, n : n + 3] @ weight).view(-1).square().sum() + x[:, -int(n) :].sum() * weight.sum()
