@@ -625,6 +625,17 @@ std::optional<std::vector<ir::Condition>> bounds_between(std::span<const ir::Sym
   return std::ranges::all_of(is_explained, std::identity()) ? std::optional(conditions) : std::nullopt;
 }
 
+std::optional<std::vector<ir::Condition>> signs_between(std::span<const ir::Dim> expressions,
+                                                        std::span<const ir::SymbolValues> fitting,
+                                                        std::span<const ir::SymbolValues> failing) {
+  const auto found = std::ranges::find_if(expressions, [&](const ir::Dim& dim) {
+    const auto is_negative = [&dim](ir::SymbolValues values) { return ir::evaluate(dim, values) < 0; };
+    return std::ranges::none_of(fitting, is_negative) && std::ranges::all_of(failing, is_negative);
+  });
+  if (found == expressions.end()) return std::nullopt;
+  return std::vector{ir::Condition{ir::Condition::Kind::kAtMost, ir::Dim(0), *found}};
+}
+
 namespace {
 
 bool hold(std::span<const ir::Condition> conditions, ir::SymbolValues values) {

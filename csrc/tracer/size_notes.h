@@ -31,6 +31,12 @@ using SizesOf = std::function<std::optional<ir::Dims>(const at::Tensor& tensor)>
 [[nodiscard]] std::optional<std::vector<ir::Condition>> bounds_between(std::span<const ir::SymbolValues> fitting,
                                                                        std::span<const ir::SymbolValues> failing);
 
+/// That one of these expressions, which are not negative as they are traced, is not negative, where that tells the
+/// samples apart likewise: `torch.zeros(20 - n)` fails for a larger `n`.
+[[nodiscard]] std::optional<std::vector<ir::Condition>> signs_between(std::span<const ir::Dim> expressions,
+                                                                      std::span<const ir::SymbolValues> fitting,
+                                                                      std::span<const ir::SymbolValues> failing);
+
 /// Equalities that tell the samples apart likewise, of sizes in `shapes` that are equal as they are traced: of those in
 /// the same places, from the last one on, of the first and of a later shape; else of any two, as few as do.
 [[nodiscard]] std::optional<std::vector<ir::Condition>> equalities_between(std::span<const ir::Dims> shapes,

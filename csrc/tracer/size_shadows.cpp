@@ -254,7 +254,8 @@ void SizeShadows::exclude(std::span<Shadow* const> failed, std::span<const IValu
     (has_failed ? failing : fitting).emplace_back(shadow.symbols);
   }
   const bool is_known = !is_any_lost() && !gave_numbers_;
-  auto conditions = is_known ? bounds_between(fitting, failing) : std::nullopt;
+  auto conditions = is_known ? signs_between(expressions_, fitting, failing) : std::nullopt;
+  if (is_known && !conditions) conditions = bounds_between(fitting, failing);
   if (is_known && !conditions) conditions = equalities_between(shapes_of(arguments), fitting, failing);
   if (!conditions) {
     for (Shadow* shadow : failed) lose(*shadow);

@@ -141,13 +141,19 @@ bool DataReads::is_of_trace(PyObject* tensor) const {
 PyObject* DataReads::item(PyObject* tensor) {
   try {
     if (holds_size(tensor)) return size_in(tensor);
+    tracer::Recorder& recorder = *trace_->recorder;
+    const bool is_int = unpack_tensor(tensor).dim() == 0 && holds_int(recorder, tensor);
     tracer::Number number;
+    ir::ValueId value = ir::kNoValue;
     {
-      tracer::Recorder& recorder = *trace_->recorder;
       const std::shared_ptr<void> outside = recorder.host.leave_program();
+      if (is_int) value = recorder.value_of(unpack_tensor(tensor));
+      if (PyObject* known = ints_.find(value)) return Py_NewRef(known);
       number = tracer::FollowedData(recorder).item(unpack_tensor(tensor));
     }
-    return make_traced_number(trace_, number);
+    PyObject* made = make_traced_number(trace_, number);
+    if (made != nullptr && is_traced_number(made) && value != ir::kNoValue) ints_.add(recorder.trace(), value, made);
+    return made;
   } catch (...) {
     set_python_error();
     return nullptr;
@@ -220,6 +226,13 @@ PyObject* DataReads::with_contents(PyObject* callable, const NativeCall& call) {
 std::optional<PyObject*> DataReads::call_type(PyTypeObject* type, PyObject* argument) {
   const bool is_sequence =
       PyList_CheckExact(argument) || PyTuple_CheckExact(argument) || Py_TYPE(argument) == &THPSizeType;
+  if (type == &THPSizeType && is_sequence && (has_ints(argument) || holds_traced_numbers(argument))) {
+    const py::Ref numbers = py::Ref::steal(with_numbers(argument));
+    const py::Ref sizes = py::Ref::steal(numbers ? tuple_of_sizes(numbers.get()) : nullptr);
+    if (!sizes) return nullptr;
+    const auto made = call_type(type, sizes.get());
+    return made ? made : PyObject_CallOneArg(reinterpret_cast<PyObject*>(type), sizes.get());
+  }
   if (type == &THPSizeType && is_sequence) {
     PyObject* made = make_shape(argument);
     return made != nullptr || PyErr_Occurred() != nullptr ? std::optional(made) : std::nullopt;
@@ -246,6 +259,7 @@ std::optional<PyObject*> DataReads::read(PyObject* callable, const NativeCall& c
   const std::string_view name = name_of(callable);
   if (name == "__getstate__") return refuse_fact("Tensor.__getstate__"), nullptr;
   if (name == "item" && total(call) == 0) return item(call.self);
+  if (name == "__index__" && total(call) == 0 && holds_int(*trace_->recorder, call.self)) return item(call.self);
   if (name == "tolist" && total(call) == 0 && unpack_tensor(call.self).numel() <= kMostSeparate) {
     return to_list(call.self);
   }
@@ -303,13 +317,6 @@ bool hands_on(const NativeCall& call) {
   return apply != nullptr && call.function == apply;
 }
 
-/// Methods that take a tensor without dimensions for a size.
-bool takes_tensors_for_sizes(PyObject* callable, const NativeCall& call) {
-  static constexpr std::string_view kNames[] = {"expand", "repeat", "reshape", "view"};
-  return call.self != nullptr && is_tensor(call.self) && call.names == nullptr &&
-         std::ranges::find(kNames, name_of(callable)) != std::end(kNames);
-}
-
 /// `numel` of a shape with sizes among its items. Null without an exception: it is something else.
 PyObject* product_of_sizes(PyObject* list) {
   if (list == nullptr || !THPSize_Check(list)) return nullptr;
@@ -352,6 +359,44 @@ PyObject* common_divisor(PyObject* left, PyObject* right) {
 
 }  // namespace
 
+bool DataReads::has_ints(PyObject* argument) const {
+  const auto is_int = [this](PyObject* object) {
+    return is_tensor(object) && unpack_tensor(object).dim() == 0 && holds_int(*trace_->recorder, object);
+  };
+  if (!PyList_CheckExact(argument) && !PyTuple_CheckExact(argument)) return is_int(argument);
+  PyObject* const* items = PySequence_Fast_ITEMS(argument);
+  return std::any_of(items, items + Py_SIZE(argument), is_int);
+}
+
+PyObject* DataReads::with_numbers(PyObject* argument) {
+  if (!has_ints(argument)) return Py_NewRef(argument);
+  if (is_tensor(argument)) return item(argument);
+  const py::Ref list = py::Ref::steal(PyList_New(0));
+  for (Py_ssize_t i = 0; list && i < Py_SIZE(argument); ++i) {
+    const py::Ref number = py::Ref::steal(with_numbers(PySequence_Fast_GET_ITEM(argument, i)));
+    if (!number || PyList_Append(list.get(), number.get()) < 0) return nullptr;
+  }
+  return list && PyTuple_Check(argument) ? PyList_AsTuple(list.get()) : Py_XNewRef(list.get());
+}
+
+int DataReads::call_with_ints(PyObject* callable, const NativeCall& call, PyObject** result) {
+  std::vector<py::Ref> arguments;
+  bool has_any = false;
+  for (std::size_t i = 0; i < total(call); ++i) {
+    PyObject* argument = call.arguments[i];
+    const bool is_read = has_ints(argument) && takes_size_at(callable, call, i) && !takes_tensor_at(callable, call, i);
+    arguments.push_back(is_read ? py::Ref::steal(with_numbers(argument)) : py::Ref::share(argument));
+    if (!arguments.back()) return -1;
+    has_any = has_any || is_read;
+  }
+  if (!has_any) return 0;
+  std::vector<PyObject*> values;
+  const int status = intercept(callable, with_arguments(call, arguments, values), result);
+  if (status != 0) return status;
+  *result = call_with(callable, call, arguments);
+  return *result == nullptr ? -1 : 1;
+}
+
 int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** result) {
   if (trace_->recorder == nullptr || hands_on(call)) return 0;
   const auto give = [&](PyObject* value) {
@@ -369,6 +414,12 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
     PyObject* argument = call.arguments[0];
     PyObject* made = is_size_number(argument) ? compute_math_of_size(name_of(callable), argument) : nullptr;
     if (made != nullptr || PyErr_Occurred() != nullptr) return give(made);
+  }
+  if (call.count == 1 && total(call) == 1 && name_of(callable) == "index" && module_of(callable) == "_operator") {
+    PyObject* argument = call.arguments[0];
+    if (holds_int(*trace_->recorder, argument)) return give(item(argument));
+    const bool is_int = is_traced_number(argument) && python_type_of(argument) == &PyLong_Type;
+    if (is_int || (is_size_number(argument) && type_of_size(argument) == nullptr)) return give(Py_NewRef(argument));
   }
   if (call.count == 2 && total(call) == 2 && module_of(callable) == "math" && any_argument(call, is_traced_number)) {
     const std::string name(name_of(callable));
@@ -395,12 +446,8 @@ int DataReads::intercept(PyObject* callable, const NativeCall& call, PyObject** 
   const bool looks = interpreter::effect_of(call) == interpreter::NativeEffect::kOpaque;
   const NumberUse use = is_torch || !looks ? NumberUse::kLooks : use_of_numbers(callable, call);
   if (!is_torch && (!looks || use == NumberUse::kOperators)) return 0;
-  if (is_torch && !is_told && takes_tensors_for_sizes(callable, call) && any_argument(call, holds_size)) {
-    const auto sizes = replaced(call, holds_size, size_in);
-    if (!sizes) return -1;
-    std::vector<PyObject*> values;
-    const int status = intercept(callable, with_arguments(call, *sizes, values), result);
-    return status != 0 ? status : give(call_with(callable, call, *sizes));
+  if (is_torch && !is_told) {
+    if (const int status = call_with_ints(callable, call, result); status != 0) return status;
   }
   if (const int status = call_on_sequences(callable, call, result); status != 0) return status;
   if (is_torch && !is_told) {

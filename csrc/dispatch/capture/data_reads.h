@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "dispatch/capture/ints_in_tensors.h"
 #include "dispatch/capture/unread_arrays.h"
 #include "dispatch/numbers/traced_number.h"
 #include "interpreter/provenance/tracker.h"
@@ -34,6 +35,11 @@ class DataReads {
   PyObject* to_list(PyObject* tensor);
   PyObject* convert(PyObject* tensor, PyTypeObject* type);
   PyObject* with_contents(PyObject* callable, const interpreter::NativeCall& call);
+  /// The argument with numbers in the place of tensors that hold an integer, also in a list or tuple (new reference).
+  PyObject* with_numbers(PyObject* argument);
+  [[nodiscard]] bool has_ints(PyObject* argument) const;
+  /// A function of PyTorch that takes ints and gets tensors that hold one.
+  int call_with_ints(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
   /// `type(x)`, `float(x)` and `int(x)`; nullopt: another class, or another argument.
   std::optional<PyObject*> call_type(PyTypeObject* type, PyObject* argument);
   /// Methods that take data out of a tensor; nullopt: another method.
@@ -41,6 +47,7 @@ class DataReads {
 
   std::shared_ptr<NumberTrace> trace_;
   UnreadArrays& arrays_;
+  IntsInTensors ints_;
 };
 
 }  // namespace thunder::dispatch

@@ -389,20 +389,27 @@ void TorchHooks::run_post_accumulate_hooks(interpreter::Tracker& tracker, const 
 }
 
 bool TorchHooks::is_position(PyObject* index) const {
-  if (!is_tensor(index)) return false;
-  const at::Tensor& tensor = unpack_tensor(index);
-  const tracer::TraceTensorImpl* impl = tracer::trace_impl(tensor);
-  const bool is_mask = tensor.scalar_type() == at::kByte;
-  return impl != nullptr && impl->state()->recorder == &recorder_ && tensor.dim() == 0 && !is_mask &&
-         c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false) &&
-         !recorder_.tensors.real_constant(tensor).defined();
+  const auto is_scalar = [](const at::Tensor& tensor) {
+    return tensor.dim() == 0 && tensor.scalar_type() != at::kByte;
+  };
+  return is_tensor(index) && is_scalar(unpack_tensor(index)) && holds_int(recorder_, index);
+}
+
+PyObject* TorchHooks::position(PyObject* index) {
+  if (is_traced_number(index)) return size_or_number(index);
+  if (!holds_int(recorder_, index)) return Py_NewRef(index);
+  const py::Ref number = py::Ref::steal(item_of(index));
+  return number && is_traced_number(number.get()) ? size_or_number(number.get()) : Py_XNewRef(number.get());
 }
 
 PyObject* TorchHooks::index_with_numbers(PyObject* index) {
-  if (is_traced_number(index)) return size_or_number(index);
-  if (is_position(index)) {
-    const py::Ref number = py::Ref::steal(item_of(index));
-    return number && is_traced_number(number.get()) ? size_or_number(number.get()) : Py_XNewRef(number.get());
+  if (is_traced_number(index) || is_position(index)) return position(index);
+  if (PySlice_Check(index)) {
+    const auto* slice = reinterpret_cast<PySliceObject*>(index);
+    const py::Ref start = py::Ref::steal(position(slice->start));
+    const py::Ref stop = py::Ref::steal(start ? position(slice->stop) : nullptr);
+    const py::Ref step = py::Ref::steal(stop ? position(slice->step) : nullptr);
+    return step ? PySlice_New(start.get(), stop.get(), step.get()) : nullptr;
   }
   if (PyList_CheckExact(index) && holds_traced_numbers(index) && is_list_of_numbers(index)) {
     return tensor_of_list(index);
@@ -418,6 +425,15 @@ PyObject* TorchHooks::index_with_numbers(PyObject* index) {
 }
 
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
+  if (PyTuple_CheckExact(number) && THPSize_Check(other) && !is_key) {
+    py::Ref sizes = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(number)));
+    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(number); ++i) {
+      PyObject* size = position(PyTuple_GET_ITEM(number, i));
+      if (size == nullptr) return nullptr;
+      PyTuple_SET_ITEM(sizes.get(), i, size);
+    }
+    return sizes.release();
+  }
   if (is_key && is_tensor(other) && !is_told_of_operations(other)) return index_with_numbers(number);
   if (is_key) {
     if (is_traced_number(number)) return is_tensor(other) ? size_or_number(number) : look_at(number);

@@ -95,6 +95,8 @@ class TorchHooks final : public interpreter::TensorHooks {
   /// numbers of the trace: as PyTorch takes them.
   PyObject* index_with_numbers(PyObject* index);
   [[nodiscard]] bool is_position(PyObject* index) const;
+  /// A number, or a tensor that holds one, as a position: an int or a size; another object as it is.
+  PyObject* position(PyObject* index);
   void enter_input(PyObject* real, const py::Ref& traced, const Overrides::Entry* override);
 
   tracer::Recorder& recorder_;

@@ -1,6 +1,7 @@
 #include "dispatch/numbers/number_arguments.h"
 
 #include <ATen/ops/zeros_like.h>
+#include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include "dispatch/numbers/size_origin.h"
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/loop/interpreted_getter.h"
+#include "tracer/recorder.h"
 #include "tracer/sizes_as_ints.h"
 #include "tracer/trace_tensor.h"
 
@@ -232,6 +234,14 @@ bool is_list_of_numbers(PyObject* object) {
          });
 }
 
+bool holds_int(const tracer::Recorder& recorder, PyObject* object) {
+  if (!is_traced_tensor(object)) return false;
+  const at::Tensor& tensor = unpack_tensor(object);
+  return tracer::trace_impl(tensor)->state()->recorder == &recorder &&
+         c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false) && tensor.numel() == 1 &&
+         !recorder.tensors.real_constant(tensor).defined();
+}
+
 namespace {
 
 /// Calls `called`, which stands for the callable of `call`.
@@ -384,8 +394,40 @@ bool note_quotient(PyObject* callable, const NativeCall& call, PyObject* tensor)
 
 }  // namespace
 
+namespace {
+
+/// -1 with an exception.
+int is_at_most(const py::Ref& left, const py::Ref& right) {
+  return left && right ? PyObject_RichCompareBool(left.get(), right.get(), Py_LE) : -1;
+}
+
+/// Decides whether `narrow` gets a part that is within the dimension; it raises otherwise. False with an exception.
+bool decide_range(PyObject* callable, const NativeCall& call) {
+  constexpr std::size_t kCount = 3;  // dim, start, length
+  const bool is_method = call.self != nullptr && is_tensor(call.self);
+  const std::size_t first = is_method ? 0 : 1;
+  if (name_of(callable) != "narrow" || call.count != first + kCount || total(call) != call.count) return true;
+  PyObject* tensor = is_method ? call.self : call.arguments[0];
+  PyObject* const* arguments = call.arguments + first;
+  const auto is_int = [](PyObject* object) { return is_size_number(object) || PyLong_CheckExact(object); };
+  if (!is_tensor(tensor) || !std::all_of(arguments, arguments + kCount, is_int)) return true;
+  PyObject* size = PyObject_CallMethod(tensor, "size", "O", arguments[0]);
+  const py::Ref whole = py::Ref::steal(size == nullptr ? nullptr : present_sizes(size));
+  if (!whole) return PyErr_Clear(), true;  // `narrow` says what is wrong
+  const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
+  const py::Ref start = py::Ref::share(arguments[1]), length = py::Ref::share(arguments[2]);
+  const int is_from_begin = is_at_most(zero, start);
+  const py::Ref least = is_from_begin == 1 ? zero : py::Ref::steal(PyNumber_Negative(whole.get()));
+  const py::Ref end = py::Ref::steal(PyNumber_Add(start.get(), length.get()));
+  return is_from_begin >= 0 && is_at_most(least, start) >= 0 && is_at_most(zero, length) >= 0 &&
+         is_at_most(end, is_from_begin == 1 ? whole : zero) >= 0;
+}
+
+}  // namespace
+
 int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
   if (!any_argument(call, holds_sizes)) return 0;
+  if (!decide_range(callable, call)) return -1;
   // `torch.tensor(size)` would copy the number. A function mode is told of the call as the program makes it.
   const bool copies = fill_position(callable, call) == 0 && call.count > 0 && is_size_number(call.arguments[0]);
   if (copies && !has_function_mode()) {
@@ -443,6 +485,25 @@ bool takes_size_at(PyObject* callable, const NativeCall& call, std::size_t i) {
   });
 }
 
+bool takes_tensor_at(PyObject* callable, const NativeCall& call, std::size_t i) {
+  const std::size_t start = call.self != nullptr && is_tensor(call.self) ? 1 : 2;
+  if (name_of(callable) == "narrow" && i >= start) return false;  // it reads that tensor itself
+  const auto name = c10::Symbol::fromQualString("aten::" + std::string(name_of(callable)));
+  const bool is_list = is_sequence(call.arguments[i]);
+  return std::ranges::any_of(torch::jit::getAllOperatorsFor(name), [&](const auto& overload) {
+    const auto op =
+        c10::Dispatcher::singleton().findSchema({overload->schema().name(), overload->schema().overload_name()});
+    const auto place = op ? place_in_schema(*op, call, i) : std::nullopt;
+    if (!place || *place >= op->schema().arguments().size()) return false;
+    const c10::Argument& parameter = op->schema().arguments()[*place];
+    if (i < call.count && parameter.kwarg_only()) return false;
+    c10::TypePtr type = parameter.real_type();
+    if (const auto optional = type->template cast<c10::OptionalType>()) type = optional->getElementType();
+    const auto list = type->template cast<c10::ListType>();
+    return is_list == (list != nullptr) && (list ? list->getElementType() : type)->kind() == c10::TypeKind::TensorType;
+  });
+}
+
 bool takes_sizes_from_data(PyObject* callable, const NativeCall& call) {
   for (std::size_t i = 0; i < total(call); ++i) {
     if (is_traced_number(call.arguments[i]) && takes_size_at(callable, call, i)) return true;
@@ -456,7 +517,11 @@ PyObject* call_with_data_sizes(PyObject* callable, const NativeCall& call) {
     PyObject* argument = call.arguments[i];
     if (is_traced_number(argument)) {
       const bool is_size = takes_size_at(callable, call, i);
-      arguments.push_back(py::Ref::steal(is_size ? size_or_number(argument) : look_at(argument)));
+      // `linspace` takes its ends as tensors, too.
+      const bool is_end = is_size && python_type_of(argument) == &PyFloat_Type && takes_tensor_at(callable, call, i);
+      arguments.push_back(py::Ref::steal(is_end    ? tensor_of_number(argument)
+                                         : is_size ? size_or_number(argument)
+                                                   : look_at(argument)));
     } else {
       arguments.push_back(py::Ref::share(argument));
     }

@@ -22,6 +22,8 @@ namespace thunder::dispatch {
 [[nodiscard]] std::size_t total(const interpreter::NativeCall& call);
 [[nodiscard]] bool any_argument(const interpreter::NativeCall& call, bool (*predicate)(PyObject*));
 [[nodiscard]] bool is_list_of_numbers(PyObject* object);
+/// Whether it is a tensor of this recording with one integer, which is not known while the program is traced.
+[[nodiscard]] bool holds_int(const tracer::Recorder& recorder, PyObject* object);
 /// Whether a list or tuple has traced numbers among its items.
 [[nodiscard]] bool holds_traced_numbers(PyObject* object);
 
@@ -46,9 +48,10 @@ namespace thunder::dispatch {
 /// it takes no sizes.
 [[nodiscard]] int call_with_sizes(PyObject* callable, const interpreter::NativeCall& call, PyObject** result);
 
-/// Whether an argument of a function of PyTorch is a size, or one of several: `x.new_zeros(n)`. It could be a tensor
-/// there, of which PyTorch would read the number.
+/// Whether an argument of a function of PyTorch is a size, or one of several: `x.new_zeros(n)`.
 [[nodiscard]] bool takes_size_at(PyObject* callable, const interpreter::NativeCall& call, std::size_t i);
+/// Whether it takes a tensor there, or a list of tensors where the argument is a list, by some overload.
+[[nodiscard]] bool takes_tensor_at(PyObject* callable, const interpreter::NativeCall& call, std::size_t i);
 /// Whether some arguments of a function of PyTorch that are sizes are numbers from data.
 [[nodiscard]] bool takes_sizes_from_data(PyObject* callable, const interpreter::NativeCall& call);
 /// Calls a function of PyTorch with sizes in the place of such numbers, as above; other numbers from data are looked

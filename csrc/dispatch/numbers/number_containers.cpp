@@ -56,6 +56,17 @@ bool replace(PyObject** slot, int depth, Inside which) {
 
 }  // namespace
 
+PyObject* tuple_of_sizes(PyObject* sequence) {
+  const py::Ref sizes = py::Ref::steal(PyTuple_New(Py_SIZE(sequence)));
+  for (Py_ssize_t i = 0; sizes && i < Py_SIZE(sequence); ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence, i);
+    PyObject* size = is_traced_number(item) ? size_or_number(item) : Py_NewRef(item);
+    if (size == nullptr) return nullptr;
+    PyTuple_SET_ITEM(sizes.get(), i, size);
+  }
+  return Py_XNewRef(sizes.get());
+}
+
 bool look_inside(PyObject* container, Inside which) { return look_into(container, 0, which); }
 
 }  // namespace thunder::dispatch

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "dispatch/numbers/number_origin.h"
 #include "dispatch/numbers/number_trace.h"
@@ -18,8 +19,9 @@ struct TracedNumber {
   std::shared_ptr<NumberTrace>* trace;
   tracer::Number number;
   bool looked_at;
-  SizeOrigin* origin;  ///< null: it comes from data
-  PyObject* size;      ///< the number as `as_size` gave it; null: nobody asked
+  SizeOrigin* origin;          ///< null: it comes from data
+  PyObject* size;              ///< the number as `as_size` gave it; null: nobody asked
+  DataExpression* expression;  ///< null: there is none but for the number itself
 };
 
 extern PyTypeObject traced_float_type;
@@ -53,5 +55,9 @@ bool with_recorder(const TracedNumber& traced, Record&& record) {
 [[nodiscard]] const TracedNumber& untied_of(PyObject* left, PyObject* right);
 /// `compute` on values of the trace; `real` is what Python gave. Null without an exception when it is not recorded.
 PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py::Borrowed real);
+
+/// Notes which expression `result`, a traced number, is of the ints from data that `left symbol right` was computed
+/// from, so that it and they are sizes over the same symbols (`as_size`).
+void note_expression(std::string_view symbol, PyObject* left, PyObject* right, PyObject* result);
 
 }  // namespace thunder::dispatch

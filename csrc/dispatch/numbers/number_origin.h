@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "interpreter/python/python_ref.h"
 #include "ir/float_size.h"
 #include "ir/size.h"
 #include "tracer/size_node.h"
@@ -31,6 +34,12 @@ struct SizeOrigin {
   std::optional<SizeFraction> fraction{};
   std::optional<RoundedFloat> rounded{};
   std::optional<ir::Dim> radicand{};  ///< the number is the square root of this size, as floats round it
+};
+
+/// An int that the program computed from ints of data, as an expression of those, each of which has a symbol there.
+struct DataExpression {
+  ir::Dim dim;
+  std::map<std::uint32_t, py::Ref> numbers;  ///< by symbol
 };
 
 }  // namespace thunder::dispatch

@@ -18,6 +18,7 @@ void destroy_number(PyObject* self) {
   Py_CLEAR(traced.real);
   Py_CLEAR(traced.size);
   delete traced.origin;
+  delete traced.expression;
   delete traced.trace;
   traced.number.~Number();
   Py_TYPE(self)->tp_free(self);

@@ -35,11 +35,7 @@ constexpr std::int64_t kLargest = std::int64_t{1} << 50U;
 /// A size, or an int that may be one.
 std::optional<ir::Dim> size_operand(PyObject* object) {
   if (const auto size = size_of(object)) return size->dim;
-  if (!PyLong_CheckExact(object) && !PyBool_Check(object)) return std::nullopt;
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-  if (overflow != 0 || number > kLargest || number < -kLargest) return std::nullopt;
-  return ir::Dim(static_cast<std::int64_t>(number));
+  return PyLong_CheckExact(object) || PyBool_Check(object) ? plain_size(object) : std::nullopt;
 }
 
 std::shared_ptr<SizeScope> scope_of(PyObject* left, PyObject* right) {
@@ -78,7 +74,7 @@ enum class Operation : std::uint8_t {
   kShiftRight,
   kAnd
 };
-constexpr std::array kSymbols{"+", "-", "*", "//", "%", "<<", ">>", "&"};
+constexpr std::array<std::string_view, 8> kSymbols{"+", "-", "*", "//", "%", "<<", ">>", "&"};
 
 /// `2**count`; nullopt: it is no factor of a size.
 std::optional<ir::Dim> power_of_two(const ir::Dim& count) {
@@ -134,15 +130,8 @@ std::optional<ir::Dim> compute_size(Operation operation, const ir::Dim& left, co
   return std::nullopt;
 }
 
-/// Whether an expression is one that programs compute sizes with. `n = (n * n + n) % 97`, over and over, doubles it
-/// each time.
-bool is_manageable(const ir::Dim& size, const SizeScope& scope) {
-  constexpr std::size_t kLongest = 2000;
-  return ir::to_string(size).size() <= kLongest && (scope.shadows == nullptr || scope.shadows->keep_within_range(size));
-}
-
 /// A number that is no size.
-PyObject* calculate_number(PyObject* left, PyObject* right, const char* symbol, binaryfunc otherwise) {
+PyObject* calculate_number(PyObject* left, PyObject* right, std::string_view symbol, binaryfunc otherwise) {
   if (type_of_either(left, right) != nullptr) return on_plain(left, right, otherwise);
   PyObject* number = combine_sizes(symbol, left, right);
   return number != nullptr || PyErr_Occurred() != nullptr ? number : on_plain(left, right, otherwise);
@@ -156,7 +145,7 @@ PyObject* calculate_size(PyObject* left, PyObject* right, Operation operation, b
     const std::shared_ptr<SizeScope> scope = scope_of(left, right);
     auto result = first && second ? compute_size(operation, *first, *second) : std::nullopt;
     if (result && !is_manageable(*result, *scope)) result = std::nullopt;
-    const char* symbol = kSymbols[static_cast<std::size_t>(operation)];
+    const std::string_view symbol = kSymbols[static_cast<std::size_t>(operation)];
     const bool has_float = PyFloat_CheckExact(left) || PyFloat_CheckExact(right);
     if (!result) return has_float ? calculate_number(left, right, symbol, otherwise) : on_plain(left, right, otherwise);
     const bool divides = operation == Operation::kFloorDivide || operation == Operation::kRemainder;
@@ -424,6 +413,28 @@ PyObject* present_sizes(PyObject* value) {
   if (PyErr_Occurred() == nullptr) return value;
   Py_DECREF(value);
   return nullptr;
+}
+
+std::optional<ir::Dim> size_by_operation(std::string_view symbol, const ir::Dim& left, const ir::Dim& right) {
+  const auto found = std::ranges::find(kSymbols, symbol);
+  if (found == kSymbols.end()) return std::nullopt;
+  return compute_size(static_cast<Operation>(found - kSymbols.begin()), left, right);
+}
+
+std::optional<ir::Dim> plain_size(PyObject* number) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow != 0 || value > kLargest || value < -kLargest) return std::nullopt;
+  return ir::Dim(static_cast<std::int64_t>(value));
+}
+
+bool is_short(const ir::Dim& size) {
+  constexpr std::size_t kLongest = 2000;
+  return ir::to_string(size).size() <= kLongest;
+}
+
+bool is_manageable(const ir::Dim& size, const SizeScope& scope) {
+  return is_short(size) && (scope.shadows == nullptr || scope.shadows->keep_within_range(size));
 }
 
 PyObject* make_shape(PyObject* sequence) {

@@ -2,6 +2,9 @@
 
 #include <Python.h>
 
+#include <optional>
+#include <string_view>
+
 #include "dispatch/numbers/size_object.h"
 
 namespace thunder::dispatch {
@@ -18,6 +21,17 @@ namespace thunder::dispatch {
 /// `torch.Size(sequence)` of a list or tuple with such numbers among its items (new reference). Null with an exception,
 /// or without one: there are none.
 [[nodiscard]] PyObject* make_shape(PyObject* sequence);
+
+/// `left symbol right` as Python computes it of sizes and ints, by the names of `prims.number`. nullopt: it is no size.
+[[nodiscard]] std::optional<ir::Dim> size_by_operation(std::string_view symbol, const ir::Dim& left,
+                                                       const ir::Dim& right);
+/// The int as a size; nullopt: it is too large for one.
+[[nodiscard]] std::optional<ir::Dim> plain_size(PyObject* number);
+/// Whether an expression is one that programs compute sizes with. `n = (n * n + n) % 97`, over and over, doubles it
+/// each time.
+[[nodiscard]] bool is_short(const ir::Dim& size);
+/// As above, and within what 64 bits hold at all sizes that the program is for.
+[[nodiscard]] bool is_manageable(const ir::Dim& size, const tracer::SizeScope& scope);
 
 /// Makes the class, if that was not done yet: 0, or -1 with an exception. torch is imported.
 int init_size_number();

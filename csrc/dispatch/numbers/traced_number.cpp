@@ -1,7 +1,5 @@
 #include "dispatch/numbers/traced_number.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -46,6 +44,7 @@ PyObject* make_number(const std::shared_ptr<NumberTrace>& trace, const tracer::N
   traced.looked_at = false;
   traced.origin = origin.release();
   traced.size = nullptr;
+  traced.expression = nullptr;
   return object;
 }
 
@@ -90,7 +89,9 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
       })) {
     return nullptr;
   }
-  return number ? make_number(*traced.trace, *number, py::Ref::share(real)) : nullptr;
+  PyObject* made = number ? make_number(*traced.trace, *number, py::Ref::share(real)) : nullptr;
+  if (made != nullptr) note_expression(symbol, left, right, made);
+  return made;
 }
 
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {
@@ -159,28 +160,6 @@ PyObject* look_at(PyObject* object) {
     traced.looked_at = true;
   }
   return Py_NewRef(traced.real);
-}
-
-PyObject* as_size(PyObject* object) {
-  TracedNumber& traced = as_traced(object);
-  if (traced.size != nullptr) return Py_NewRef(traced.size);
-  const bool is_free = python_type_of(object) == &PyLong_Type && traced.origin == nullptr && !traced.looked_at;
-  if (!is_free) return nullptr;
-  // A negative number means something else to PyTorch: programs are traced for either sign.
-  const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
-  const py::Ref is_size = py::Ref::steal(zero ? PyObject_RichCompare(object, zero.get(), Py_GE) : nullptr);
-  if (is_size.get() != Py_True) return nullptr;
-  const py::Ref number = py::Ref::steal(tensor_of_number(object));
-  if (!number || !is_tensor(number.get())) return nullptr;
-  PyObject* size = or_python_error([&] {
-    static const auto kOperator =
-        c10::Dispatcher::singleton().findSchemaOrThrow("thunder::sized_by", "").typed<at::Tensor(const at::Tensor&)>();
-    return make_size_number(kOperator.call(unpack_tensor(number.get())).sym_size(0));
-  });
-  // As a plain int it is checked where the tensor is made.
-  traced.looked_at = size != nullptr && PyLong_CheckExact(size);
-  traced.size = Py_XNewRef(size);
-  return size;
 }
 
 PyObject* size_or_number(PyObject* traced) {

@@ -30,10 +30,12 @@ PyObject* look_at(PyObject* traced);
 /// The number as it is in this call, to which the trace is not tied (new reference).
 PyObject* number_without_tie(PyObject* traced);
 /// The number as a size (size_number.h) that follows from data, or as an int where that is no symbol: for arguments of
-/// PyTorch that may be sizes. Null without an exception: it is no int from data, or negative.
+/// PyTorch that may be sizes. Null without an exception: it is no int from data, or looked at.
 PyObject* as_size(PyObject* traced);
 /// The number as a size where it can be one, else the number itself, which is looked at. Null with an exception.
 PyObject* size_or_number(PyObject* traced);
+/// A list or tuple as a tuple with sizes, as above, in the place of numbers (new reference). Null with an exception.
+PyObject* tuple_of_sizes(PyObject* sequence);
 /// The numbers in a container that are looked at.
 enum class Inside : std::uint8_t {
   kNumbers,          ///< all of them, sizes (size_number.h), too

@@ -365,6 +365,10 @@ PyObject* observed_compare(Observer& observer, PyObject* left, PyObject* right, 
   if (is_by_identity && !observer.examine_identity(left, right)) return nullptr;
   const py::Ref seen_left = compared(observer, left, right);
   const py::Ref seen_right = seen_left ? compared(observer, right, left) : nullptr;
+  // Tuples compare their items, which are operands themselves.
+  if (seen_right && PyTuple_Check(seen_left.get()) && PyTuple_Check(seen_right.get())) {
+    return observed_receive(observer, PyObject_RichCompare(seen_left.get(), seen_right.get(), operation));
+  }
   const py::Ref first =
       py::Ref::steal(seen_right ? observer.operand(seen_left.get(), seen_right.get(), false) : nullptr);
   const py::Ref second = py::Ref::steal(first ? observer.operand(seen_right.get(), seen_left.get(), false) : nullptr);

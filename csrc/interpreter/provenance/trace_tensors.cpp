@@ -2,6 +2,8 @@
 
 #include "interpreter/provenance/trace_tensors.h"
 
+#include <algorithm>
+
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
@@ -82,8 +84,12 @@ PyObject* TraceTensors::operand(PyObject* value, PyObject* other, bool is_key) {
   const py::Ref seen = py::Ref::steal(is_looked_at ? given(value) : Py_NewRef(value));
   if (!seen) return nullptr;
   if (is_looked_at && !is_key && takes_plain_numbers(other)) return state_.hooks.plain_number(seen.get());
+  const auto is_computed = [&](PyObject* item) { return state_.hooks.is_number(item) || state_.hooks.is_traced(item); };
+  const bool is_sum_of_tuples = !is_key && PyTuple_Check(other) && PyTuple_CheckExact(value);
+  PyObject* const* items = is_sum_of_tuples ? PySequence_Fast_ITEMS(value) : nullptr;
   const bool concerns_numbers =
       state_.hooks.is_number(value) ||
+      (is_sum_of_tuples && std::any_of(items, items + PyTuple_GET_SIZE(value), is_computed)) ||
       (is_key ? state_.hooks.is_traced(other) : state_.hooks.is_size(value) && PyObject_CheckBuffer(other) != 0);
   return concerns_numbers ? state_.hooks.operand(seen.get(), other, is_key) : Py_NewRef(seen.get());
 }
