@@ -95,7 +95,7 @@ void Journal::announce(Record& record) {
     record.size = length_of(record);
   }
   record.is_open = true;
-  record.after = nullptr;  // what the program drops now dies as it would without a journal
+  record.after = nullptr;  // objects that the program drops now die as they would without a journal
   latest_ = &record;
 }
 

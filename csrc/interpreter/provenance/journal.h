@@ -66,7 +66,7 @@ class Journal {
   [[nodiscard]] PyObject* written_memory() const;
 
   [[nodiscard]] const Record* find(py::Borrowed container) const;
-  /// The same for a container of which the program is about to see more than its own writes.
+  /// As `find`, for a container of which the program is about to see more than its own writes.
   const Record* find_for_read(py::Borrowed container);
   [[nodiscard]] const Record* find_slot(py::Borrowed owner, py::Borrowed name) const;
   [[nodiscard]] bool empty() const { return records_.empty(); }
@@ -93,7 +93,7 @@ class Journal {
   std::uint64_t write_count_ = 0;
   std::deque<Record> records_;
   std::unordered_map<const PyObject*, Record*> by_owner_;
-  Record* latest_ = nullptr;  ///< whose write was announced last
+  Record* latest_ = nullptr;  ///< the record whose write was announced last
   bool is_disturbed_ = false;
   unsigned long watched_at_ = 0;  ///< `gil_switches` when a container was watched
   /// Containers that are watched, each with a copy made when that began.

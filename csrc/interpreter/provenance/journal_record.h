@@ -33,9 +33,9 @@ struct Record {
   ir::SourceLocation location{};  ///< where the first write is
 
   // Other threads may write to the container, too, so what the program wrote is known by itself.
-  std::vector<py::Ref> added{};  ///< what the program appended
-  py::Ref after{};               ///< what it left in a cell or slot, or in a container that is `rewritten` (or null)
-  Py_ssize_t size = 0;           ///< of a list or deque, when a write was announced
+  std::vector<py::Ref> added{};  ///< items that the program appended
+  py::Ref after{};               ///< contents that it left in a cell, slot or `rewritten` container; may be null
+  Py_ssize_t size = 0;           ///< length of a list or deque, when a write was announced
   bool is_open = false;          ///< a write was announced, and nobody has looked at what it did
   bool is_unclear = false;       ///< another thread may have written between a write and the look at it
   // `gil_switches` when a write was announced, and when the container last held nothing but what the program left.

@@ -16,7 +16,7 @@ namespace thunder::interpreter {
 void restore(const Record& record);
 /// The container, cell or slot as it is now.
 [[nodiscard]] py::Ref contents_of(const Record& record);
-/// What was there before, with the writes of the program; exceptions are dropped.
+/// Contents from before with the writes of the program; exceptions are dropped.
 [[nodiscard]] py::Ref with_writes(const Record& record);
 /// Whether the container, cell or slot may hold anything that the program has not left there.
 [[nodiscard]] bool holds_others(const Record& record);
