@@ -128,24 +128,6 @@ def parameter_of_a_module() -> Changing:
     ]
 
 
-def method_of_a_plain_tensor() -> Changing:
-    x = torch.ones(2)
-    return lambda: x.sum() * 2, [
-        lambda: setattr(x, "sum", lambda: torch.ones(1) * 7),
-        lambda: delattr(x, "sum"),
-    ]
-
-
-def method_of_a_parameter() -> Changing:
-    x: Any = nn.Parameter(torch.ones(2))
-    x.tag = 1
-    return lambda: x.mean() * 2, [
-        lambda: setattr(x, "mean", lambda: torch.ones(1) * 7),
-        lambda: setattr(x, "tag", 2),
-        lambda: delattr(x, "mean"),
-    ]
-
-
 CHANGES: dict[str, Callable[[], Changing]] = {
     "attribute": of_attribute(lambda x: x.k),
     "attribute by getattr": of_attribute(lambda x: getattr(x, "k", 7)),
@@ -161,8 +143,6 @@ CHANGES: dict[str, Callable[[], Changing]] = {
             attribute_that_is_missing,
             torch_function,
             parameter_of_a_module,
-            method_of_a_plain_tensor,
-            method_of_a_parameter,
         )
     },
 }

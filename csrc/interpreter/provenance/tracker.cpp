@@ -119,7 +119,8 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       break;
     }
     case AttributeSource::kType:
-      if (is_tensor) tensors_.read_attribute_behind(owner, name, nullptr);
+      // An attribute of its own may hide it. Programs ask plain tensors for methods all the time, and give them none.
+      if (is_tensor && reads_.is_of_own_class(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
       reads_.record_absent_from_instance(owner, name);
       return tensors_.present(value, in_class);
     case AttributeSource::kTypeObject:
