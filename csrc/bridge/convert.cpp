@@ -188,7 +188,7 @@ ir::TensorType type_of(const at::Tensor& tensor) {
   if (type.layout != ir::Layout::kStrided || tensor.is_nested()) {
     throw UserError(ErrorKind::kNotImplemented, "expected a dense (strided) tensor, got layout " +
                                                     std::string(ir::torch_name(type.layout)) +
-                                                    "; convert it with .to_dense() before the call");
+                                                    "; convert it with .to_dense() before it is used here");
   }
   type.dtype = from_torch(tensor.scalar_type());
   type.device = from_torch(tensor.device());

@@ -306,7 +306,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
       planner.add_size(*size, type_of_size(output.get()));
       continue;
     }
-    require_plain_output(output.get());
+    require_plain_output(output.get(), tracker_);
     planner.add_tensor(output.get());
   }
   ir::ArgumentList outputs = planner.outputs();

@@ -115,7 +115,8 @@ TraceOutcome attempt(ProgramCapture& capture, const Traced& traced, Specializati
   if (outcome.made != nullptr && !capture.is_interrupted()) return outcome;
   outcome.made = nullptr;
   tracker.leave_objects();
-  const bool is_kept = !tracker.native_calls().has_fresh_memos();
+  outcome.is_disturbed = tracker.journal().is_disturbed();
+  const bool is_kept = !tracker.native_calls().has_fresh_memos() && !outcome.is_disturbed;
   tracker.native_calls().forget_memoized();
   if (capture.is_interrupted()) {
     tracker.raise_interruption();

@@ -482,3 +482,61 @@ def test_objects_of_classes_from_outside_are_compiled() -> None:
     for _ in range(2):
         result = compiled(torch.ones(2))
         assert [type(each) for each in result] == [Second, First, Kind, type]
+
+
+def test_other_bases_are_seen_by_super() -> None:
+    class First:
+        def scale(self) -> int:
+            return 2
+
+    class Second:
+        def scale(self) -> int:
+            return 3
+
+    class Derived(First):
+        def scale(self) -> int:
+            return super().scale() * 10
+
+    item = Derived()
+    compiled = thunder.jit(lambda x: x * item.scale())
+    x = torch.ones(2)
+    torch.testing.assert_close(compiled(x), x * 20)
+    Derived.__bases__ = (Second,)
+    torch.testing.assert_close(compiled(x), x * 30)
+    Second.scale = lambda self: 4  # type: ignore[method-assign]
+    torch.testing.assert_close(compiled(x), x * 40)
+
+
+HELD = thunder.jit(lambda x: x + 1)
+FACTOR = 2
+
+
+def test_class_and_code_beside_objects_that_code_in_c_may_not_look_into() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        @dataclasses.dataclass
+        class Pair:
+            left: Any
+            right: int = 3
+
+        pair = Pair(x)
+        return pair.left * pair.right + eval("FACTOR", globals())
+
+    global FACTOR
+    compiled = thunder.jit(run, fullgraph=True)
+    x = torch.ones(2)
+    for factor in (2, 5, 2):
+        FACTOR = factor
+        torch.testing.assert_close(compiled(x), x * 3 + factor)
+    assert thunder.compile_stats(compiled)["specializations"] == 2
+
+
+def test_code_that_writes_to_globals_is_repeated() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        exec("WRITTEN = FACTOR * 2", globals())
+        return x * globals()["WRITTEN"]
+
+    compiled = thunder.jit(run)
+    x = torch.ones(2)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), x * FACTOR * 2)
+        assert globals().pop("WRITTEN") == FACTOR * 2

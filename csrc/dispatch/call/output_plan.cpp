@@ -270,8 +270,11 @@ void OutputPlanner::add_tensor(PyObject* object) {
     if (!root.is_input) computed_[root.index].is_viewed = true;
   }
   if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(plain_tensor_type())) {
-    if (!tensor.is_leaf()) refuse("a tensor of a subclass that is no leaf is returned or stored");
     source.type = py::Ref::share(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+    source.is_parameter = keeps_class_to_itself(source.type.get());
+    if (source.is_parameter && !tensor.is_leaf()) {
+      refuse("a tensor of a subclass that is no leaf is returned or stored");
+    }
   }
   plan_.sources.push_back(std::move(source));
 }
@@ -548,6 +551,16 @@ PyObject* plain_tensor_type() {
     return module ? PyObject_GetAttrString(module.get(), "Tensor") : nullptr;
   }();
   return type;
+}
+
+bool keeps_class_to_itself(py::Borrowed type) {
+  static PyObject* const off = [] {
+    const py::Ref module = py::Ref::steal(py::import_module("torch._C"));
+    return module ? PyObject_GetAttrString(module.get(), "_disabled_torch_function_impl") : nullptr;
+  }();
+  const py::Ref hook = py::Ref::steal(PyObject_GetAttrString(type, "__torch_function__"));
+  PyErr_Clear();
+  return off != nullptr && hook.get() == off;
 }
 
 py::Ref as_subclass(py::Borrowed object, py::Borrowed type) {

@@ -67,6 +67,7 @@ struct OutputPlan {
     std::uint32_t index = 0;        ///< position among the inputs, or the results of the computation
     std::int32_t view = kNoView;    ///< position in `views` of the view that is given instead; kNoView: none
     py::Ref type{};                 ///< a subclass of Tensor, or of an int; null: none
+    bool is_parameter = false;      ///< a leaf of its own, as `as_subclass` makes it; others only get their class
     std::optional<ir::Dim> size{};  ///< an int: there is no tensor
   };
   struct View {
@@ -165,6 +166,8 @@ class OutputPlanner {
 
 /// `torch.Tensor`, borrowed.
 [[nodiscard]] PyObject* plain_tensor_type();
+/// Whether a class of tensors hands its type on to no result: `nn.Parameter`.
+[[nodiscard]] bool keeps_class_to_itself(py::Borrowed type);
 /// A tensor of a subclass that hands its type on to nothing (`nn.Parameter`), over the memory of `object`'s.
 [[nodiscard]] py::Ref as_subclass(py::Borrowed object, py::Borrowed type);
 

@@ -131,6 +131,12 @@ std::vector<at::Tensor> SpecializationCall::make_views(const std::vector<at::Ten
   return views;
 }
 
+namespace {
+
+PyTypeObject* class_of(const OutputPlan::Source& source) { return reinterpret_cast<PyTypeObject*>(source.type.get()); }
+
+}  // namespace
+
 bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, References& outputs) const {
   const OutputPlan& plan = specialization_.plan;
   const std::vector<at::Tensor> views = make_views(computed);
@@ -146,7 +152,11 @@ bool SpecializationCall::make_outputs(std::vector<at::Tensor>& computed, Referen
     const bool is_view = source.view != OutputPlan::kNoView;
     outputs.push_back(is_view ? wrap(views[static_cast<std::size_t>(source.view)], false)
                               : wrap(root, !source.is_input && is_number(source.index)));
-    if (outputs.back() && source.type) outputs.back() = as_subclass(outputs.back().get(), source.type.get());
+    if (outputs.back() && source.is_parameter) {
+      outputs.back() = as_subclass(outputs.back().get(), source.type.get());
+    } else if (outputs.back() && source.type && Py_TYPE(outputs.back().get()) != class_of(source)) {
+      if (PyObject_SetAttrString(outputs.back().get(), "__class__", source.type.get()) < 0) return false;
+    }
     if (!outputs.back()) return false;
   }
   for (std::size_t i = 0; plan.sources.empty() && i < computed.size(); ++i) {

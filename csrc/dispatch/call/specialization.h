@@ -156,6 +156,7 @@ struct TraceOutcome {
   /// After a failure: one that runs eager code, or null where what was read does not tell that it would fail again.
   std::shared_ptr<const Specialization> made;
   bool may_run_eager = false;     ///< a failure that says nothing of what eager code would do
+  bool is_disturbed = false;      ///< by what another thread wrote while the program was traced
   ir::SourceLocation location;    ///< where the operation that failed was called
   ir::SourceLocation definition;  ///< the line of the program's `def`, where it had returned; `location` is better
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files

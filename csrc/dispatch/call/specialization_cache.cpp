@@ -220,6 +220,10 @@ Served SpecializationCache::trace_once(const interpreter::CallArguments& argumen
   how.computed = left.computed;
   const TraceOutcome outcome = specialize({callable_, module_}, arguments, known, options_, how);
   const std::shared_ptr<const Specialization>& made = outcome.made;
+  if (PyErr_Occurred() != nullptr && outcome.is_disturbed && left.for_guards-- > 0) {
+    PyErr_Clear();
+    return Served::kNo;
+  }
   if (PyErr_Occurred() != nullptr) {
     for (const auto& transform : options_.transforms) {
       if (transform->note_failure != nullptr) transform->note_failure();

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "dispatch/call/output_plan.h"
 #include "dispatch/capture/substitutes.h"
+#include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/python_ref.h"
 #include "transforms/functorch_layer.h"
 
@@ -79,19 +80,22 @@ void require_no_handles(const interpreter::Structure& structure, std::int64_t fi
   }
 }
 
-void require_plain_output(PyObject* output) {
-  const py::Ref module = py::Ref::steal(py::import_module("torch"));
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(output));
-  if (!module || type == plain_tensor_type()) return;
-  const py::Ref base = py::Ref::steal(PyObject_GetAttrString(module.get(), "_C"));
-  const py::Ref off =
-      py::Ref::steal(base ? PyObject_GetAttrString(base.get(), "_disabled_torch_function_impl") : nullptr);
-  const py::Ref hook = py::Ref::steal(PyObject_GetAttrString(type, "__torch_function__"));
-  if (off && hook.get() == off.get()) return;
+void require_plain_output(PyObject* output, interpreter::Tracker& tracker) {
+  static PyObject* const finalizer = PyUnicode_InternFromString("__del__");
+  PyTypeObject* type = Py_TYPE(output);
+  auto* as_object = reinterpret_cast<PyObject*>(type);
+  if (as_object == plain_tensor_type() || keeps_class_to_itself(as_object)) return;
+  const py::Ref attributes = interpreter::instance_dict(output);
   PyErr_Clear();
+  const char* problem = nullptr;
+  if (tracker.reads().may_be_made(type)) problem = "which the function makes itself";
+  if (attributes && PyDict_GET_SIZE(attributes.get()) > 0) problem = "with attributes that the function sets";
+  if (type->tp_basicsize != reinterpret_cast<PyTypeObject*>(plain_tensor_type())->tp_basicsize) problem = "with slots";
+  if (_PyType_Lookup(type, finalizer) != nullptr) problem = "with a __del__";
+  if (problem == nullptr) return;
   throw UserError(ErrorKind::kNotImplemented,
-                  std::string("thunder.jit: expected results that are plain tensors, got the ") + "tensor subclass " +
-                      Py_TYPE(output)->tp_name + "; convert with tensor.as_subclass(torch.Tensor)");
+                  std::string("thunder.jit: expected results that are plain tensors, got one of the tensor subclass ") +
+                      type->tp_name + " " + problem + "; convert it with tensor.as_subclass(torch.Tensor)");
 }
 
 }  // namespace thunder::dispatch

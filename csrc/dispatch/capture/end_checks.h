@@ -24,7 +24,8 @@ void require_same_variables(const interpreter::Tracker& tracker);
 /// Refuses a program that keeps a handle of a hook, or its number, which it made since the next number was `first`:
 /// other calls would keep the same number.
 void require_no_handles(const interpreter::Structure& structure, std::int64_t first);
-/// Outputs are built as plain tensors. Parameters, which switch `__torch_function__` off, do not hand their type on.
-void require_plain_output(PyObject* output);
+/// Outputs are built as plain tensors, or get a class that was there before, and nothing else that the program gave
+/// them. Parameters, which switch `__torch_function__` off, do not hand their type on.
+void require_plain_output(PyObject* output, interpreter::Tracker& tracker);
 
 }  // namespace thunder::dispatch

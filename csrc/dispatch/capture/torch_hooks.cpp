@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "dispatch/call/number_input.h"
+#include "dispatch/call/output_plan.h"
 #include "dispatch/call/tensor_guard.h"
 #include "dispatch/call/thread_state.h"
 #include "dispatch/capture/size_index.h"
@@ -109,6 +110,12 @@ bool TorchHooks::is_real_tensor(PyObject* object) const {
   const at::Tensor& tensor = unpack_tensor(object);
   if (tracer::is_trace_tensor(tensor)) return false;
   return !is_functorch_wrapper(tensor) || !tracer::is_trace_tensor(transforms::innermost(tensor));
+}
+
+bool TorchHooks::is_plain_class(PyTypeObject* type) const {
+  static PyObject* const parameter = parameter_type().release();
+  auto* object = reinterpret_cast<PyObject*>(type);
+  return object == plain_tensor_type() || object == parameter;
 }
 
 bool TorchHooks::is_traced(PyObject* object) const {

@@ -38,6 +38,7 @@ class TorchHooks final : public interpreter::TensorHooks {
   std::function<PyObject*(PyObject* real, const at::Tensor& traced, const std::string& path)> note_number;
 
   [[nodiscard]] bool is_real_tensor(PyObject* object) const override;
+  [[nodiscard]] bool is_plain_class(PyTypeObject* type) const override;
   [[nodiscard]] bool is_traced(PyObject* object) const override;
   PyObject* lift(PyObject* real_tensor, const std::string& path) override;
   PyObject* make_anew(PyObject* real_tensor) override;

@@ -142,10 +142,12 @@ struct Function {
 };
 
 bool is_known(std::string_view name) { return std::ranges::find(kKnown, name) != kKnown.end(); }
+constexpr std::string_view kPushDispatchMode = "_push_on_torch_dispatch_stack";
+
 /// A dispatch mode is told of kernels' operations, which a trace runs in no order of the program's.
 bool sets(std::string_view name) {
   return name.starts_with("_set_") || name.starts_with("set_") || name.starts_with("_dispatch_tls_set_") ||
-         name == "_push_on_torch_dispatch_stack";
+         name == kPushDispatchMode;
 }
 bool gets(std::string_view name) {
   return name.starts_with("_get_") || name.starts_with("get_") || name.starts_with("_is_") || name.starts_with("is_") ||
@@ -443,7 +445,10 @@ int TorchSettings::intercept(PyObject* callable, const NativeCall& call, PyObjec
   if (found == known_functions().end()) return 0;
   const Function& function = found->second;
   if (function.role == Role::kChanges) {
-    const std::string message = "thunder.jit: " + function.name + " cannot be repeated by compiled code";
+    const std::string message = function.name.ends_with(kPushDispatchMode)
+                                    ? "thunder.jit: a dispatch mode is entered inside of the function, as make_fx and "
+                                      "torch.func.linearize do, which compiled code does not follow; do it outside"
+                                    : "thunder.jit: " + function.name + " cannot be repeated by compiled code";
     tracer::note_refusal(message);
     PyErr_SetString(PyExc_NotImplementedError, message.c_str());
     return -1;

@@ -99,6 +99,7 @@ THUNDER_HANDLER(store_name) {
   if constexpr (kObserved) done = done && observed_write(*m.observer, locals, WriteKind::kItem, name);
   done = done &&
          (PyDict_CheckExact(locals) ? PyDict_SetItem(locals, name, value) : PyObject_SetItem(locals, name, value)) == 0;
+  if constexpr (kObserved) m.observer->after_write();
   Py_DECREF(value);
   return done ? Step::kNext : Step::kError;
 }
@@ -109,7 +110,9 @@ THUNDER_HANDLER(delete_name) {
   if (locals == nullptr) return Step::kError;
   if constexpr (kObserved)
     if (!observed_write(*m.observer, locals, WriteKind::kDeleteItem, name)) return Step::kError;
-  if (PyObject_DelItem(locals, name) == 0) return Step::kNext;
+  const bool is_deleted = PyObject_DelItem(locals, name) == 0;
+  if constexpr (kObserved) m.observer->after_write();
+  if (is_deleted) return Step::kNext;
   if (PyErr_ExceptionMatches(PyExc_KeyError)) raise_name_error(name);
   return Step::kError;
 }
@@ -120,6 +123,7 @@ THUNDER_HANDLER(store_global) {
   bool done = true;
   if constexpr (kObserved) done = m.observer->before_write(m.frame->f_globals, WriteKind::kGlobal, name);
   done = done && PyDict_SetItem(m.frame->f_globals, name, value) == 0;
+  if constexpr (kObserved) m.observer->after_write();
   Py_DECREF(value);
   return done ? Step::kNext : Step::kError;
 }
@@ -128,7 +132,9 @@ THUNDER_HANDLER(delete_global) {
   PyObject* name = m.name(argument);
   if constexpr (kObserved)
     if (!m.observer->before_write(m.frame->f_globals, WriteKind::kDeleteGlobal, name)) return Step::kError;
-  if (PyDict_DelItem(m.frame->f_globals, name) == 0) return Step::kNext;
+  const bool is_deleted = PyDict_DelItem(m.frame->f_globals, name) == 0;
+  if constexpr (kObserved) m.observer->after_write();
+  if (is_deleted) return Step::kNext;
   if (PyErr_ExceptionMatches(PyExc_KeyError)) raise_name_error(name);
   return Step::kError;
 }
@@ -284,6 +290,7 @@ THUNDER_HANDLER(store_deref) {
   }
   PyObject* old = PyCell_GET(cell);
   PyCell_SET(cell, value);
+  if constexpr (kObserved) m.observer->after_write();
   Py_XDECREF(old);
   return Step::kNext;
 }
@@ -298,6 +305,7 @@ THUNDER_HANDLER(delete_deref) {
   if constexpr (kObserved)
     if (!m.observer->before_write(cell, WriteKind::kCell, nullptr)) return Step::kError;
   PyCell_SET(cell, nullptr);
+  if constexpr (kObserved) m.observer->after_write();
   Py_DECREF(old);
   return Step::kNext;
 }

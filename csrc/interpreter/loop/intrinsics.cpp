@@ -108,7 +108,9 @@ PyObject* set_past_python(const IntrinsicCall& call, PyObject* value) {
   }
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
   if (!is_refused && !observer_of(call).before_write(owner, kind, name)) return nullptr;
-  return do_silently(call);
+  PyObject* result = do_silently(call);
+  if (!is_refused) observer_of(call).after_write();
+  return result;
 }
 PyObject* do_object_setattr(const IntrinsicCall& call) { return set_past_python(call, call.arguments[2]); }
 PyObject* do_object_delattr(const IntrinsicCall& call) { return set_past_python(call, nullptr); }

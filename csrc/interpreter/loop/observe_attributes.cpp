@@ -306,7 +306,9 @@ int observed_generic_set(Observer& observer, PyObject* owner, PyObject* name, Py
     const py::Ref setter = seen_accessor(type, property_accessors(attribute).set);
     if (setter) return py::Ref::steal(PyObject_CallFunctionObjArgs(setter.get(), owner, value, nullptr)) ? 0 : -1;
   }
-  return PyObject_GenericSetAttr(owner, name, value);
+  const int status = PyObject_GenericSetAttr(owner, name, value);
+  observer.after_write();
+  return status;
 }
 
 int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, PyObject* value) {
@@ -330,7 +332,9 @@ int observed_set_attribute(Observer& observer, PyObject* owner, PyObject* name, 
       attribute != nullptr && Py_TYPE(attribute)->tp_descr_set != nullptr && writes_by_python(attribute);
   const WriteKind kind = value != nullptr ? WriteKind::kAttribute : WriteKind::kDeleteAttribute;
   if (!by_python && !observer.before_write(owner, kind, name)) return -1;
-  return PyObject_SetAttr(owner, name, value);
+  const int status = PyObject_SetAttr(owner, name, value);
+  if (!by_python) observer.after_write();
+  return status;
 }
 
 }  // namespace thunder::interpreter

@@ -220,7 +220,9 @@ PyObject* observed_get_item(Observer& observer, PyObject* owner, PyObject* key) 
       if (!look_up(observer, owner, "__missing__")) return nullptr;
       // One in C (defaultdict) stores what it makes.
       if (!PyFunction_Check(method) && !observer.before_write(owner, WriteKind::kItem, index.get())) return nullptr;
-      return observed_receive(observer, PyObject_GetItem(owner, index.get()));
+      PyObject* made = PyObject_GetItem(owner, index.get());
+      if (!PyFunction_Check(method)) observer.after_write();
+      return observed_receive(observer, made);
     }
   }
   PyObject* value = observer.get_item(owner, index.get());
@@ -247,10 +249,14 @@ int observed_set_item(Observer& observer, PyObject* owner, PyObject* key, PyObje
   const WriteKind kind = value != nullptr ? WriteKind::kItem : WriteKind::kDeleteItem;
   if (!by_python && PyDict_Check(owner)) observed_key(observer, index.get(), owner);
   if (!by_python && !observer.before_write(owner, kind, index.get())) return -1;
-  if (value == nullptr) return PyObject_DelItem(owner, index.get());
-  if (PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value)) return -1;
-  const py::Ref stored = py::Ref::steal(observer.operand(value, owner, false));
-  return stored ? observer.set_item(owner, index.get(), stored.get()) : -1;
+  if (value != nullptr && PySlice_Check(key) && is_builtin_container(owner) && !observed_get_iterator(observer, value))
+    return -1;
+  const py::Ref stored = py::Ref::steal(value != nullptr ? observer.operand(value, owner, false) : nullptr);
+  if (value != nullptr && !stored) return -1;
+  const int status =
+      value != nullptr ? observer.set_item(owner, index.get(), stored.get()) : PyObject_DelItem(owner, index.get());
+  if (!by_python) observer.after_write();
+  return status;
 }
 
 int observed_is_true(Observer& observer, PyObject* object) {
@@ -328,7 +334,10 @@ PyObject* observed_binary(Observer& observer, PyObject* left, PyObject* right, b
     const int status = is_known ? observer.before_native_call(method, arguments, 2, nullptr, &result) : 0;
     if (status != 0) return status > 0 ? result : nullptr;
     const py::Ref given = py::Ref::steal(is_known ? Py_NewRef(right) : observed_given(observer, right));
-    return given ? observed_receive(observer, operation(left, given.get())) : nullptr;
+    if (!given) return nullptr;
+    PyObject* changed = operation(left, given.get());
+    observer.after_write();
+    return observed_receive(observer, changed);
   }
   if (!look_up(observer, left, methods_of(operation)) || !look_up(observer, right, methods_of(operation)))
     return nullptr;

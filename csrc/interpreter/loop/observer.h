@@ -137,6 +137,9 @@ class Observer {
 
   // --- writes: called before they happen
   virtual bool before_write(PyObject* owner, WriteKind kind, PyObject* key) = 0;
+  /// The write that was announced last is done, or has failed: no other code ran since it began. Those of calls are
+  /// done by `after_native_call`.
+  virtual void after_write() {}
 
   // --- calls
   /// Before a call of anything that is not a Python function or class implemented in Python. Returns 0 to go on with

@@ -219,7 +219,9 @@ bool NativeCalls::read_arguments(const NativeCall& native, const VectorCall& cal
   if (compares && native.count == 2) {
     reads_.record_shared(native.arguments[0], native.arguments[1]);
   }
+  PyObject* globals = observed_globals(native);
   for (PyObject* argument : call.all()) {
+    if (globals != nullptr && argument == globals) continue;
     const bool is_kept = use == IdentityUse::kHashesFirst && argument != call.arguments[0];
     const auto told = of_call == Reads::Told::kIdentities && is_kept ? Reads::Told::kContents : of_call;
     if (PyObject* dict = compares && use != IdentityUse::kCompares ? dict_of_keys(argument) : nullptr) {

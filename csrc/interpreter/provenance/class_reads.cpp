@@ -138,8 +138,14 @@ bool Reads::may_define_methods(PyObject* object) const {
          !state_.hooks.is_traced(object);
 }
 
+bool Reads::is_of_own_class(PyObject* tensor) const {
+  PyTypeObject* type = Py_TYPE(tensor);
+  return is_python_class(type) && !is_immutable_type(type) && !state_.hooks.stands_for_number(tensor) &&
+         (is_real_tensor(tensor, state_.hooks) || state_.hooks.is_traced(tensor)) && !state_.hooks.is_plain_class(type);
+}
+
 bool Reads::record_look_up(PyObject* object, const char* names) {
-  if (!may_define_methods(object)) return false;
+  if (!may_define_methods(object) && !is_of_own_class(object)) return false;
   PyTypeObject* type = Py_TYPE(object);
   note_class(object);
   if (!looked_up_.emplace(type, names).second) return false;
@@ -276,7 +282,9 @@ void Reads::record_super_attribute(py::Borrowed super, py::Borrowed name) {
   const py::Ref last = py::Ref::steal(PyObject_GetAttrString(super, "__self_class__"));
   PyErr_Clear();
   if (!first || !last || !PyType_Check(last.get())) return;
+  static PyObject* const mro = PyUnicode_InternFromString("__mro__");
   PyObject* order = reinterpret_cast<PyTypeObject*>(last.get())->tp_mro;
+  record_descriptor(last.get(), mro, order);  // it changes with `__bases__`
   bool behind = false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(order); ++i) {
     PyObject* base = PyTuple_GET_ITEM(order, i);

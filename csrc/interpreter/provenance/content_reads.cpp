@@ -155,7 +155,7 @@ void Reads::read_contents(Node& node, py::Borrowed contents, Audience audience) 
 }
 
 bool Reads::read_original_contents(Node& node, Audience audience) {
-  const Record* written = state_.journal.find(node.object.get());
+  const Record* written = state_.journal.find_for_read(node.object.get());
   read_contents(node, written == nullptr ? node.object.get() : written->before.get(), audience);
   return PyErr_Occurred() == nullptr;
 }
@@ -231,7 +231,7 @@ bool Reads::examine(PyObject* owner, Aspect aspect) {
     if (aspect != Aspect::kType) record_opaque(*node, /*is_given=*/false);
     return PyErr_Occurred() == nullptr;
   }
-  const Record* written = aspect == Aspect::kType ? nullptr : state_.journal.find(owner);
+  const Record* written = aspect == Aspect::kType ? nullptr : state_.journal.find_for_read(owner);
   if (written != nullptr && written->is_read) return true;
   const bool is_sequence = written != nullptr && (written->store == Store::kList || written->store == Store::kDeque);
   if (is_sequence && !written->rewritten && (aspect == Aspect::kLength || aspect == Aspect::kTruth)) {
@@ -371,7 +371,7 @@ bool Reads::read_item(PyObject* owner, PyObject* key, PyObject* value, const Rea
 
 const Read* Reads::record_list_item(Node& list, Py_ssize_t index, py::Borrowed value, Audience audience) {
   PyObject* sequence = list.object.get();
-  const Record* written = state_.journal.find(sequence);
+  const Record* written = state_.journal.find_for_read(sequence);
   const Py_ssize_t size = written == nullptr ? Py_SIZE(sequence) : PyList_GET_SIZE(written->before.get());
   if (index < 0 || index >= size) record_length(list, size);
   if (index < 0) index += Py_SIZE(sequence);
@@ -383,7 +383,7 @@ const Read* Reads::record_list_item(Node& list, Py_ssize_t index, py::Borrowed v
 bool Reads::read_slice(Node& list, py::Borrowed slice, py::Borrowed taken) {
   Py_ssize_t start, stop, step;
   if (PySlice_Unpack(slice, &start, &stop, &step) < 0) return false;
-  const Record* written = state_.journal.find(list.object.get());
+  const Record* written = state_.journal.find_for_read(list.object.get());
   PyObject* before = written == nullptr ? list.object.get() : written->before.get();
   record_length(list, PyList_GET_SIZE(before));
   const Py_ssize_t count = PySlice_AdjustIndices(PyList_GET_SIZE(list.object.get()), &start, &stop, step);

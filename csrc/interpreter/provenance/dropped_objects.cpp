@@ -92,7 +92,12 @@ class DeathSearch {
     count_kept(state_.provenance.call().reads);
     for (const Record& record : state_.journal.records()) {
       for_each_held(record.store, record.before.get(), [&](PyObject* object) { ++kept_[object]; });
-      for (const WrittenKey& written : record.keys) ++kept_[written.key.get()];
+      for (const WrittenKey& written : record.keys) {
+        ++kept_[written.key.get()];
+        ++kept_[written.value.get()];
+      }
+      for (const py::Ref& item : record.added) ++kept_[item.get()];
+      for_each_held(record.store, record.after.get(), [&](PyObject* object) { ++kept_[object]; });
     }
   }
   void count_kept(const std::deque<Read>& reads) {

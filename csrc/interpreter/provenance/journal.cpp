@@ -1,3 +1,5 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/provenance/journal.h"
 
 #include <algorithm>
@@ -21,7 +23,8 @@ std::optional<Store> store_of(py::Borrowed container) {
   return std::nullopt;
 }
 
-std::vector<WrittenKey>::iterator find_key(std::vector<WrittenKey>& keys, py::Borrowed key) {
+template <typename Keys>
+auto find_key(Keys& keys, py::Borrowed key) {
   const auto same = std::ranges::find_if(keys, [&](const WrittenKey& known) { return known.key.get() == key; });
   if (same != keys.end()) return same;
   const Py_hash_t hash = PyObject_Hash(key);
@@ -39,7 +42,10 @@ bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
   if (PyErr_Occurred() != nullptr) return false;
   if (place == record.keys.end()) {
     record.keys.push_back({py::Ref::share(key), removes});
-  } else if (removes) {
+    return true;
+  }
+  place->value = nullptr;
+  if (removes) {
     place->removed = true;
   } else if (present == 0) {
     std::rotate(place, place + 1, record.keys.end());
@@ -47,7 +53,108 @@ bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
   return true;
 }
 
+Py_ssize_t length_of(const Record& record) {
+  return record.store == Store::kList || record.store == Store::kDeque ? Py_SIZE(record.owner.get()) : 0;
+}
+
+/// Notes what the container holds for the keys that the program wrote to.
+void note_values(Record& record) {
+  PyObject* owner = record.owner.get();
+  for (WrittenKey& written : record.keys) {
+    PyObject* key = written.key.get();
+    if (written.value) continue;
+    if (record.store == Store::kDict) written.value = py::Ref::share(PyDict_GetItemWithError(owner, key));
+    if (record.store == Store::kSet && PySet_Contains(owner, key) == 1) written.value = written.key;
+    const Py_ssize_t index =
+        record.store == Store::kList ? PyLong_AsSsize_t(key) : PyList_GET_SIZE(record.before.get());
+    if (record.store == Store::kList && index < Py_SIZE(owner)) {
+      written.value = py::Ref::share(PyList_GET_ITEM(owner, index));
+    }
+  }
+}
+
+bool is_slot(const Record& record, py::Borrowed owner, py::Borrowed name) {
+  return record.store == Store::kSlot && record.owner.get() == owner && record.name.get() == name;
+}
+
+/// Whether what a rewriting of a container leaves is copied, so that writes of other threads can be told from it. There
+/// may be many such writes to a large one.
+bool is_copied(const Record& record) {
+  constexpr Py_ssize_t kLarge = 4096;
+  const bool has_other_threads = PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) != nullptr;
+  return has_other_threads || PyObject_Size(record.before.get()) < kLarge;
+}
+
 }  // namespace
+
+void Journal::announce(Record& record) {
+  // One write within another of the same container, or one that failed. Items of a dict may be announced together.
+  record.is_unclear |= record.is_open && (record.store != Store::kDict || record.rewritten);
+  if (!record.is_open) {
+    record.announced_at = gil_switches();
+    record.size = length_of(record);
+  }
+  record.is_open = true;
+  record.after = nullptr;  // objects that the program drops now die as they would without a journal
+  latest_ = &record;
+}
+
+void Journal::settle(Record& record) {
+  if (!std::exchange(record.is_open, false)) return;
+  const py::SavedError pending;
+  record.is_unclear |= gil_switches() != record.announced_at;
+  if (record.rewritten) {
+    if (is_copied(record)) record.after = contents_of(record);
+    record.added.clear();
+  } else if (record.store == Store::kCell || record.store == Store::kSlot) {
+    record.after = contents_of(record);
+  } else {
+    note_values(record);
+    const py::Ref items = record.appended ? contents_of(record) : py::Ref();
+    for (Py_ssize_t i = record.size; items && i < PyList_GET_SIZE(items.get()); ++i) {
+      record.added.push_back(py::Ref::share(PyList_GET_ITEM(items.get(), i)));
+    }
+  }
+  PyErr_Clear();
+}
+
+void Journal::after_write(py::Borrowed container) {
+  const auto found = by_owner_.find(container);
+  if (found != by_owner_.end()) settle(*found->second);
+}
+
+void Journal::note_question(const Record& record) { is_disturbed_ = is_disturbed_ || holds_others(record); }
+
+void Journal::note_item(const Record& record, py::Borrowed key, py::Borrowed value) {
+  if (record.rewritten || gil_switches() == record.checked_at) return note_question(record);
+  const auto known = find_key(record.keys, key);
+  is_disturbed_ |= known == record.keys.end() || known->value.get() != value;
+}
+
+py::Ref Journal::left_in(Record& record) {
+  settle(record);
+  if (gil_switches() == record.checked_at) return contents_of(record);
+  const bool depends_on_all = record.rewritten || (record.store == Store::kList && !record.keys.empty());
+  is_disturbed_ |= record.is_unclear || (depends_on_all && holds_others(record));
+  return require_own_writes() ? with_writes(record) : py::Ref();
+}
+
+bool Journal::require_own_writes() const {
+  if (!is_disturbed_) return true;
+  PyErr_SetString(PyExc_NotImplementedError,
+                  "thunder.jit: while the function is traced, another thread writes to a container or object that the "
+                  "function writes to, too");
+  return false;
+}
+
+void Journal::take_others(Record& record) {
+  if (!holds_others(record)) return;
+  is_disturbed_ = true;
+  py::Ref others = contents_of(record);
+  if (!others) return PyErr_Clear();
+  withdraw(record, others.get());
+  record.before = std::move(others);
+}
 
 Record& Journal::add(Record record) {
   if (locate_) record.location = locate_();
@@ -61,26 +168,40 @@ Record* Journal::open(py::Borrowed container, Store store) {
   if (!before && store != Store::kCell) return nullptr;
   Record& record = add(Record{store, py::Ref::share(container), {}, std::move(before), {}});
   by_owner_.emplace(container, &record);
+  record.checked_at = gil_switches();
   return &record;
 }
 
 bool Journal::before_dict_item(py::Borrowed dict, py::Borrowed key, bool removes) {
   Record* record = open(dict, Store::kDict);
-  return record != nullptr && note_key(*record, key, PyDict_Contains(dict, key), removes);
+  if (record == nullptr || !note_key(*record, key, PyDict_Contains(dict, key), removes)) return false;
+  return announce(*record), true;
 }
 
 bool Journal::before_set_member(py::Borrowed set, py::Borrowed member, bool removes) {
   Record* record = open(set, Store::kSet);
-  return record != nullptr && note_key(*record, member, PySet_Contains(set, member), removes);
+  if (record == nullptr || !note_key(*record, member, PySet_Contains(set, member), removes)) return false;
+  return announce(*record), true;
 }
 
 bool Journal::before_list_item(py::Borrowed list, Py_ssize_t index) {
   Record* record = open(list, Store::kList);
   if (record == nullptr) return false;
-  if (record->appended || record->rewritten) return record->rewritten = true;
-  if (record->has_written(index)) return true;
-  record->keys.push_back({py::Ref::steal(PyLong_FromSsize_t(index))});
-  return true;
+  if (record->appended || record->rewritten) return rewrite(*record), true;
+  for (WrittenKey& known : record->keys) {
+    if (PyLong_AsSsize_t(known.key.get()) == index) known.value = nullptr;
+  }
+  if (!record->has_written(index)) record->keys.push_back({py::Ref::steal(PyLong_FromSsize_t(index))});
+  return announce(*record), true;
+}
+
+void Journal::rewrite(Record& record) {
+  settle(record);
+  take_others(record);
+  record.rewritten = true;
+  for (WrittenKey& written : record.keys) written.value = nullptr;
+  record.added.clear();
+  announce(record);
 }
 
 bool Journal::before_append(py::Borrowed sequence) {
@@ -89,37 +210,45 @@ bool Journal::before_append(py::Borrowed sequence) {
   if (record == nullptr) return false;
   record->appended = true;
   // One of a limited length loses its first items.
-  record->rewritten |= in_deque && is_limited_deque(sequence);
-  return true;
+  if (record->rewritten || (in_deque && is_limited_deque(sequence))) return rewrite(*record), true;
+  return announce(*record), true;
 }
 
 bool Journal::before_contents(py::Borrowed container) {
   const std::optional<Store> store = store_of(container);
   if (!store) return false;
   Record* record = open(container, *store);
-  if (record != nullptr) record->rewritten = true;
+  if (record != nullptr) rewrite(*record);
   return record != nullptr;
 }
 
 bool Journal::before_cell(py::Borrowed cell) {
-  return open(cell, Store::kCell) != nullptr || PyErr_Occurred() == nullptr;
+  Record* record = open(cell, Store::kCell);
+  if (record != nullptr) announce(*record);
+  return record != nullptr || PyErr_Occurred() == nullptr;
 }
 
 bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   ++write_count_;
-  if (find_slot(owner, name) != nullptr) return true;
+  const auto is_known = [&](const Record& record) { return is_slot(record, owner, name); };
+  if (const auto known = std::ranges::find_if(records_, is_known); known != records_.end()) {
+    return announce(*known), true;
+  }
   py::Ref before = get_slot(owner, name);
   if (!before && PyErr_Occurred() != nullptr) return false;
-  add(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
-  return true;
+  Record& record = add(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
+  record.checked_at = gil_switches();
+  return announce(record), true;
 }
 
 bool Journal::watch(py::Borrowed container) {
   const std::optional<Store> store = store_of(container);
   if (!store) return false;
+  if (const Record* known = find(container)) note_question(*known);
   py::Ref before = copy_of(container, *store);
   if (!before) return false;
   watched_.emplace_back(py::Ref::share(container), std::move(before));
+  watched_at_ = gil_switches();
   return true;
 }
 
@@ -127,9 +256,17 @@ void Journal::end_watch() {
   const auto watched = std::exchange(watched_, {});
   for (const auto& [container, before] : watched) {
     if (holds_same(container.get(), before.get())) continue;
+    if (gil_switches() != watched_at_) {
+      is_disturbed_ = true;  // it or another thread
+      continue;
+    }
     const auto [place, is_new] = by_owner_.try_emplace(container.get(), nullptr);
-    if (is_new) place->second = &add(Record{*store_of(container.get()), container, {}, before, {}});
-    place->second->rewritten = true;
+    if (is_new) {
+      place->second = &add(Record{*store_of(container.get()), container, {}, before, {}});
+      place->second->checked_at = watched_at_;
+    }
+    rewrite(*place->second);
+    settle(*place->second);
   }
 }
 
@@ -149,9 +286,15 @@ const Record* Journal::find(py::Borrowed container) const {
   return found == by_owner_.end() ? nullptr : found->second;
 }
 
+const Record* Journal::find_for_read(py::Borrowed container) {
+  const Record* record = find(container);
+  if (record != nullptr) note_question(*record);
+  return record;
+}
+
 const Record* Journal::find_slot(py::Borrowed owner, py::Borrowed name) const {
   for (const Record& record : records_) {
-    if (record.store == Store::kSlot && record.owner.get() == owner && record.name.get() == name) return &record;
+    if (is_slot(record, owner, name)) return &record;
   }
   return nullptr;
 }
@@ -159,12 +302,20 @@ const Record* Journal::find_slot(py::Borrowed owner, py::Borrowed name) const {
 void Journal::rollback() {
   const py::SavedError pending;
   end_watch();
-  for (const Record& record : std::views::reverse(records_)) restore(record);
+  for (Record& record : std::views::reverse(records_)) {
+    settle(record);
+    if (holds_others(record)) {
+      withdraw(record, record.owner.get());
+    } else {
+      restore(record);
+    }
+  }
   for (const auto& [object, state] : std::exchange(memory_, {})) {
     const bool is_written = !has_state(object.get(), StateKind::kBuffer, state.get());
     if (is_written && restore_buffer(object.get(), state.get()) < 0) PyErr_Clear();
   }
   by_owner_.clear();
+  latest_ = nullptr;
   records_.clear();
 }
 

@@ -35,6 +35,26 @@ class Journal {
   bool before_cell(py::Borrowed cell);
   bool before_slot(py::Borrowed owner, py::Borrowed name);
 
+  /// After the write that was announced last: what it did is noted, before another thread can run.
+  void after_write() {
+    if (latest_ != nullptr) settle(*latest_);
+  }
+  /// After a write to this container, if there was one.
+  void after_write(py::Borrowed container);
+  /// Another write, or a call that may write, is about to be announced.
+  void begin_write() { latest_ = nullptr; }
+  /// A copy of a container as the program left it, or what it left in a cell or slot (null: nothing). Null with an
+  /// exception set where another thread has written, so that nobody can tell.
+  py::Ref left_in(Record& record);
+  /// The program is about to see more of a container than its own writes.
+  void note_question(const Record& record);
+  /// The program reads an item of a dict that is not the one of before.
+  void note_item(const Record& record, py::Borrowed key, py::Borrowed value);
+  /// Whether the program may have seen, or cannot be told from, what another thread wrote to one of these containers.
+  [[nodiscard]] bool is_disturbed() const { return is_disturbed_; }
+  /// False with an exception set where it is disturbed.
+  bool require_own_writes() const;
+
   /// Before code that may write to `container` unseen; false and no exception for what is no container.
   bool watch(py::Borrowed container);
   /// After that code: what it left as it was is as if nobody had watched.
@@ -46,9 +66,12 @@ class Journal {
   [[nodiscard]] PyObject* written_memory() const;
 
   [[nodiscard]] const Record* find(py::Borrowed container) const;
+  /// As `find`, for a container of which the program is about to see more than its own writes.
+  const Record* find_for_read(py::Borrowed container);
   [[nodiscard]] const Record* find_slot(py::Borrowed owner, py::Borrowed name) const;
   [[nodiscard]] bool empty() const { return records_.empty(); }
   [[nodiscard]] const std::deque<Record>& records() const { return records_; }
+  [[nodiscard]] std::deque<Record>& records() { return records_; }
   /// Grows with each write that was announced here.
   [[nodiscard]] std::uint64_t write_count() const { return write_count_; }
 
@@ -58,11 +81,21 @@ class Journal {
  private:
   Record* open(py::Borrowed container, Store store);
   Record& add(Record record);
+  void announce(Record& record);
+  void settle(Record& record);
+  /// Makes the writes of others, which a rewriting of the container is about to mix with those of the program, part of
+  /// what was there before.
+  void take_others(Record& record);
+  /// Announces a write that keys and appended items do not tell.
+  void rewrite(Record& record);
 
   std::function<ir::SourceLocation()> locate_;
   std::uint64_t write_count_ = 0;
   std::deque<Record> records_;
   std::unordered_map<const PyObject*, Record*> by_owner_;
+  Record* latest_ = nullptr;  ///< the record whose write was announced last
+  bool is_disturbed_ = false;
+  unsigned long watched_at_ = 0;  ///< `gil_switches` when a container was watched
   /// Containers that are watched, each with a copy made when that began.
   std::vector<std::pair<py::Ref, py::Ref>> watched_;
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states

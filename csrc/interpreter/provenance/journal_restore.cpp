@@ -1,4 +1,8 @@
+#include "interpreter/python/cpython_compat.h"
+
 #include "interpreter/provenance/journal_restore.h"
+
+#include <algorithm>
 
 #include "interpreter/python/deque.h"
 #include "interpreter/python/slots.h"
@@ -46,6 +50,87 @@ void restore_dict(py::Borrowed dict, py::Borrowed before) {
   while (PyDict_Next(before, &position, &key, &value)) {
     if (PyDict_GetItemWithError(dict, key) != value) set_dict_item(dict, key, value);
   }
+}
+
+/// Applies what the program wrote to keys of a dict, or to members of a set, to a copy from before.
+void write_keys(const Record& record, PyObject* copy) {
+  for (const WrittenKey& written : record.keys) {
+    PyObject* key = written.key.get();
+    if (record.store == Store::kDict) {
+      if (written.removed || !written.value) delete_dict_item(copy, key);
+      if (written.value) set_dict_item(copy, key, written.value.get());
+    } else if (record.store == Store::kSet) {
+      static_cast<void>(written.value ? PySet_Add(copy, key) : PySet_Discard(copy, key));
+    } else if (const Py_ssize_t index = PyLong_AsSsize_t(key); written.value && index < PyList_GET_SIZE(copy)) {
+      PyList_SetItem(copy, index, Py_NewRef(written.value.get()));
+    }
+  }
+}
+
+void withdraw_items(py::Borrowed dict, py::Borrowed before, py::Borrowed left) {
+  const py::Ref keys = py::Ref::steal(PyDict_Copy(before));
+  if (!keys || PyDict_Update(keys.get(), left) < 0) return;
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(keys.get(), &position, &key, &value)) {
+    PyObject* old = PyDict_GetItemWithError(before, key);
+    PyObject* written = PyDict_GetItemWithError(left, key);
+    if (old == written || PyDict_GetItemWithError(dict, key) != written) continue;
+    if (old != nullptr) {
+      set_dict_item(dict, key, old);
+    } else {
+      delete_dict_item(dict, key);
+    }
+  }
+}
+
+void withdraw_members(py::Borrowed set, py::Borrowed before, py::Borrowed left) {
+  const py::Ref added = py::Ref::steal(PyNumber_Subtract(left, before));
+  const py::Ref removed = py::Ref::steal(PyNumber_Subtract(before, left));
+  if (!added || !removed) return;
+  PyObject* member;
+  Py_hash_t hash;
+  for (Py_ssize_t position = 0; _PySet_NextEntry(added.get(), &position, &member, &hash) != 0;) {
+    PySet_Discard(set, member);
+  }
+  for (Py_ssize_t position = 0; _PySet_NextEntry(removed.get(), &position, &member, &hash) != 0;) {
+    PySet_Add(set, member);
+  }
+}
+
+/// The items of a list or deque without what the program made of `before`: what `left` has between the ends that both
+/// share is taken out, one by one, as others may have put something between, and what was there is put back.
+py::Ref items_without(py::Borrowed now, py::Borrowed before, py::Borrowed left) {
+  const Py_ssize_t old_size = PyList_GET_SIZE(before), new_size = PyList_GET_SIZE(left), size = PyList_GET_SIZE(now);
+  const Py_ssize_t shorter = std::min(old_size, new_size);
+  PyObject **olds = PySequence_Fast_ITEMS(before), **news = PySequence_Fast_ITEMS(left);
+  Py_ssize_t head = 0, tail = 0;
+  while (head < shorter && olds[head] == news[head]) ++head;
+  while (tail < shorter - head && olds[old_size - 1 - tail] == news[new_size - 1 - tail]) ++tail;
+  py::Ref items = py::Ref::steal(PyList_New(0));
+  Py_ssize_t next = head, place = -1;
+  for (Py_ssize_t i = 0; items && i < size; ++i) {
+    PyObject* item = PyList_GET_ITEM(now, i);
+    const bool is_ours = i >= head && next < new_size - tail && item == news[next];
+    if (place < 0 && (is_ours || (i == head && next == new_size - tail))) place = PyList_GET_SIZE(items.get());
+    if (is_ours) {
+      ++next;
+    } else if (PyList_Append(items.get(), item) < 0) {
+      return nullptr;
+    }
+  }
+  if (!items) return nullptr;
+  if (place < 0) place = PyList_GET_SIZE(items.get());
+  const py::Ref removed = py::Ref::steal(PyList_GetSlice(before, head, old_size - tail));
+  return removed && PyList_SetSlice(items.get(), place, place, removed.get()) == 0 ? std::move(items) : py::Ref();
+}
+
+/// Whether a descriptor in C makes an object anew at each look.
+bool is_computed_slot(const Record& record) {
+  if (record.store != Store::kSlot) return false;
+  PyObject* owner = record.owner.get();
+  PyObject* descriptor = _PyType_Lookup(Py_TYPE(owner), record.name.get());
+  return descriptor != nullptr && Py_TYPE(descriptor) == &PyGetSetDescr_Type;
 }
 
 }  // namespace
@@ -136,6 +221,68 @@ bool holds_same(py::Borrowed container, py::Borrowed copy) {
     if (PyList_GET_ITEM(items.get(), i) != PyList_GET_ITEM(copy, i)) return false;
   }
   return true;
+}
+
+py::Ref contents_of(const Record& record) {
+  if (record.store == Store::kCell) return py::Ref::steal(PyCell_Get(record.owner.get()));
+  if (record.store == Store::kSlot) return get_slot(record.owner.get(), record.name.get());
+  return copy_of(record.owner.get(), record.store);
+}
+
+py::Ref with_writes(const Record& record) {
+  if (record.rewritten || record.store == Store::kCell || record.store == Store::kSlot) return record.after;
+  PyObject* before = record.before.get();
+  py::Ref left = record.store == Store::kDict  ? py::Ref::steal(PyDict_Copy(before))
+                 : record.store == Store::kSet ? py::Ref::steal(PySet_New(before))
+                                               : items_of(before);
+  if (!left) return nullptr;
+  write_keys(record, left.get());
+  for (const py::Ref& item : record.added) {
+    if (PyList_Append(left.get(), item.get()) < 0) return nullptr;
+  }
+  PyErr_Clear();
+  return left;
+}
+
+bool holds_others(const Record& record) {
+  if (gil_switches() == record.checked_at) return false;
+  if (record.is_open || record.is_unclear) return true;
+  const py::SavedError pending;
+  const py::Ref left = with_writes(record);
+  const bool is_value = record.store == Store::kCell || record.store == Store::kSlot;
+  const bool is_same = is_value ? contents_of(record).get() == left.get() || is_computed_slot(record)
+                                : left && holds_same(record.owner.get(), left.get());
+  PyErr_Clear();
+  if (is_same) record.checked_at = gil_switches();
+  return !is_same;
+}
+
+void withdraw(const Record& record, py::Borrowed target) {
+  const py::SavedError pending;
+  const py::Ref left = with_writes(record);
+  PyObject* before = record.before.get();
+  switch (record.store) {
+    case Store::kDict:
+      if (left) withdraw_items(target, before, left.get());
+      break;
+    case Store::kSet:
+      if (left) withdraw_members(target, before, left.get());
+      break;
+    case Store::kList:
+    case Store::kDeque: {
+      const py::Ref now = items_of(target);
+      const py::Ref items = left && now ? items_without(now.get(), before, left.get()) : py::Ref();
+      if (items && PyList_Check(target)) PyList_SetSlice(target, 0, PyList_GET_SIZE(target), items.get());
+      if (items && !PyList_Check(target)) replace_deque(target, items.get());
+      break;
+    }
+    case Store::kCell:
+    case Store::kSlot:
+      if (contents_of(record).get() == left.get()) restore(record);
+      break;
+  }
+  if (!left && record.rewritten) restore(record);
+  PyErr_Clear();
 }
 
 void restore(const Record& record) {

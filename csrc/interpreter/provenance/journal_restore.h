@@ -14,6 +14,15 @@ namespace thunder::interpreter {
 [[nodiscard]] bool holds_same(py::Borrowed container, py::Borrowed copy);
 /// Puts back what `record` remembers; exceptions are dropped.
 void restore(const Record& record);
+/// The container, cell or slot as it is now.
+[[nodiscard]] py::Ref contents_of(const Record& record);
+/// Contents from before with the writes of the program; exceptions are dropped.
+[[nodiscard]] py::Ref with_writes(const Record& record);
+/// Whether the container, cell or slot may hold anything that the program has not left there.
+[[nodiscard]] bool holds_others(const Record& record);
+/// Undoes in `target`, the container or a copy of it, what the program did; what others did stays. Exceptions are
+/// dropped.
+void withdraw(const Record& record, py::Borrowed target);
 
 /// The value behind a C descriptor of an object, or an attribute that a type itself holds: a static method is not
 /// unwrapped, and inherited attributes do not count. Null without an exception where there is nothing.

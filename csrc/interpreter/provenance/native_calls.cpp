@@ -86,6 +86,31 @@ bool runs_code(const void* function) {
   return function == kExec || function == kEval;
 }
 
+/// Refuses to tell which weak references an object from outside has: guards have some, too. An object whose identity is
+/// guarded has one for as long as they live, so nothing is read of it here.
+bool tells_weak_references(const NativeCall& call, const TrackerState& state) {
+  static const std::array kFunctions = [] {
+    std::array<const void*, 2> functions{};
+    const py::Ref module = py::Ref::steal(py::import_module("_weakref"));
+    constexpr std::array kNames{"getweakrefs", "getweakrefcount"};
+    for (std::size_t i = 0; module && i < kNames.size(); ++i) {
+      const py::Ref function = py::Ref::steal(PyObject_GetAttrString(module.get(), kNames[i]));
+      if (function) functions[i] = native_identity(function.get());
+    }
+    PyErr_Clear();
+    return functions;
+  }();
+  if (call.count == 0 || std::ranges::find(kFunctions, call.function) == kFunctions.end()) return true;
+  PyObject* object = call.arguments[0];
+  Node* node = state.hooks.is_traced(object) ? node_behind(object, state) : state.provenance.find(object);
+  if (node == nullptr) return true;
+  PyErr_Format(PyExc_NotImplementedError,
+               "thunder.jit: the weak references of an object of type '%.200s' from outside of the function are asked "
+               "for, of which compiled programs have some, too; ask outside",
+               Py_TYPE(node->object.get())->tp_name);
+  return false;
+}
+
 /// Whether a template of `str.format` has fields that name attributes or items: `{0.name}`.
 bool reads_parts(std::string_view text) {
   for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
@@ -120,6 +145,7 @@ int NativeCalls::before(const VectorCall& call, PyObject** result) {
     return -1;
   if (const int status = call_with_members(call, native, effect, result); status != 0) return status;
   if (effect == NativeEffect::kOpaque) {
+    if (!tells_weak_references(native, state_)) return -1;
     if (const int status = call_is(call, native, result); status != 0) return status;
     if (const int status = call_with_changing_lists(call, result); status != 0) return status;
     if (const int status = convert(call.callable, native, result); status != 0) return status;
@@ -160,6 +186,12 @@ void NativeCalls::note_globals(const VectorCall& call) {
   for (PyObject* argument : call.all()) {
     if (PyDict_Check(argument)) reads_.note_globals(argument);
   }
+}
+
+// Where there are no builtins, C puts them there.
+PyObject* NativeCalls::observed_globals(const NativeCall& call) const {
+  if (!runs_code(call.function) || call.count < 2 || !PyDict_CheckExact(call.arguments[1])) return nullptr;
+  return PyDict_GetItemString(call.arguments[1], "__builtins__") != nullptr ? call.arguments[1] : nullptr;
 }
 
 // An object of a class with a `__call__` that is a method in C: `__call__ = dict.get`.
@@ -298,8 +330,21 @@ py::Ref NativeCalls::called_by_c(PyObject* callable, PyObject* caller) const {
 }
 
 int NativeCalls::call_seen(const VectorCall& call, PyObject** result) {
-  const int status = before(call, result);
-  return status != 0 ? status : finish(call.make(), result);
+  if (const int status = before(call, result); status != 0) return status;
+  PyObject* value = call.make();
+  after_writes(call);
+  return finish(value, result);
+}
+
+void NativeCalls::after_writes(const VectorCall& call) {
+  if (state_.journal.empty()) return;
+  const NativeCall native = native_call(call);
+  const NativeEffect effect = effect_of(native);
+  if (effect >= NativeEffect::kSetItem && effect <= NativeEffect::kChange && native.self != nullptr) {
+    state_.journal.after_write(native.self);
+  } else {
+    state_.journal.after_write();
+  }
 }
 
 int NativeCalls::call_getter(const VectorCall& call, PyObject** result) {
@@ -409,13 +454,17 @@ int NativeCalls::call_watched(const VectorCall& call, const NativeCall& native, 
     watches |= !memory_.empty() || state_.journal.watch(object);
   };
   watch(native.self);
-  for (std::size_t i = 0; i < call.count; ++i) watch(call.arguments[i]);
+  PyObject* globals = observed_globals(native);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    if (call.arguments[i] != globals) watch(call.arguments[i]);
+  }
   if (PyErr_Occurred() != nullptr) return -1;
   if (!watches) return 0;
   PyObject* made = call_beside_memory(call);
   {
     const py::SavedError pending;
     state_.journal.end_watch();
+    if (native.self != nullptr) state_.journal.after_write(native.self);
   }
   return finish(made, result);
 }
@@ -447,7 +496,9 @@ int NativeCalls::call_with_key(const VectorCall& call, NativeCall native, PyObje
   replaced[static_cast<std::size_t>(skipped)] = key;
   native.arguments = replaced.data() + skipped;
   if (!apply_effect(native, effect_of(native))) return -1;
-  return finish(PyObject_Vectorcall(call.callable, replaced.data(), call.count, call.names), result);
+  PyObject* value = PyObject_Vectorcall(call.callable, replaced.data(), call.count, call.names);
+  state_.journal.after_write(native.self);
+  return finish(value, result);
 }
 
 // The address of a tensor from outside is that of the tensor itself, not of its trace tensor; that of an int that

@@ -19,6 +19,8 @@ class NativeCalls {
   /// Has functions under functools.lru_cache forget what the trace computed for them; once it is put back.
   void forget_memoized();
   /// Whether the trace was refused for such a function, which has its result once the call has run in eager.
+  /// After a call that may have written to a container or attribute.
+  void after_writes(const VectorCall& call);
   [[nodiscard]] bool has_fresh_memos() const { return !fresh_memos_.empty(); }
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
@@ -46,6 +48,9 @@ class NativeCalls {
   int tell_identity(py::Borrowed object, PyObject** result);
   void note_copied(py::Borrowed object);
   void note_globals(const VectorCall& call);
+  /// The dict that `exec` or `eval` get as globals, if code which runs there reads and writes it by instructions that
+  /// are observed; null for all else.
+  [[nodiscard]] PyObject* observed_globals(const NativeCall& call) const;
   int call_alias(const VectorCall& call, PyObject** result);
   int call_by_special_method(const VectorCall& call, PyObject** result);
   int call_format(const NativeCall& native, PyObject** result);

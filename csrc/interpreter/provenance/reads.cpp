@@ -214,7 +214,10 @@ void Reads::record_length(Node& owner, Py_ssize_t length) {
 const Read* Reads::record_dict_item(Node& dict, py::Borrowed key, py::Borrowed value, Audience audience) {
   if (const Record* written = state_.journal.find(dict.object.get())) {
     // An item that the program wrote itself is not from outside.
-    if (PyDict_GetItemWithError(written->before.get(), key) != value) return nullptr;
+    if (PyDict_GetItemWithError(written->before.get(), key) != value) {
+      state_.journal.note_item(*written, key, value);
+      return nullptr;
+    }
   }
   return record(dict, Accessor::kDictItem, key, 0, value, audience);
 }
@@ -257,13 +260,13 @@ void Reads::record_descriptor(py::Borrowed owner, py::Borrowed name, py::Borrowe
     return;
   }
   const Record* written = state_.journal.find_slot(owner, name);
-  if (written != nullptr && written->before.get() != value) return;
+  if (written != nullptr && written->before.get() != value) return state_.journal.note_question(*written);
   record(*node, Accessor::kDescriptor, name, 0, value);
 }
 
 const Read* Reads::record_cell(Node& cell, py::Borrowed value, Audience audience) {
   const Record* written = state_.journal.find(cell.object.get());
-  if (written != nullptr && written->before.get() != value) return nullptr;
+  if (written != nullptr && written->before.get() != value) return state_.journal.note_question(*written), nullptr;
   return record(cell, Accessor::kCell, nullptr, 0, value, audience);
 }
 

@@ -106,6 +106,8 @@ class Reads {
   /// The list that the program sees in the place of one from outside (new reference), if some of its ints are numbers
   /// that other calls have others for; null, with or without an exception: the list itself.
   py::Ref read_changing_list(py::Borrowed list);
+  /// Whether it is a tensor of a class that is not PyTorch's: a program may change what that defines.
+  [[nodiscard]] bool is_of_own_class(PyObject* tensor) const;
   /// The program is about to move items of a list, which the journal has a copy of. Each number that other calls have
   /// another one for is replaced by what the program sees of it, which goes where it goes.
   bool show_items(Node& list);

@@ -88,8 +88,9 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
     Py_DECREF(value);
     return nullptr;
   }
-  if (!state_.hooks.is_traced(owner)) {
-    reads_.note_class(owner);
+  const bool is_tensor = state_.hooks.is_traced(owner);
+  if (!is_tensor || reads_.is_of_own_class(owner)) {
+    if (!is_tensor) reads_.note_class(owner);
     const bool is_shown = source == AttributeSource::kType;
     in_class = reads_.record_type_attribute(Py_TYPE(owner), name, is_shown ? Audience::kProgram : Audience::kCode);
     reads_.record_type_attribute(Py_TYPE(owner), getattribute);
@@ -118,6 +119,8 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       break;
     }
     case AttributeSource::kType:
+      // An attribute of its own may hide it. Programs ask plain tensors for methods all the time, and give them none.
+      if (is_tensor && reads_.is_of_own_class(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
       reads_.record_absent_from_instance(owner, name);
       return tensors_.present(value, in_class);
     case AttributeSource::kTypeObject:
@@ -262,6 +265,7 @@ bool Tracker::before_write(PyObject* owner, WriteKind kind, PyObject* key) {
   parts_.note_write(kind);
   reads_.enter_unread(owner);
   const std::uint64_t writes = state_.journal.write_count();
+  state_.journal.begin_write();
   return writes_.before(owner, kind, key) && may_have_written(writes);
 }
 
@@ -277,8 +281,9 @@ bool Tracker::may_have_written(std::uint64_t writes) const {
   return false;
 }
 
-PyObject* Tracker::after_native_call(PyObject*, PyObject* const* arguments, std::size_t count, PyObject*,
+PyObject* Tracker::after_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                                      PyObject* value) {
+  calls_.after_writes({callable, arguments, count, names});
   for (std::size_t i = 0; i < count; ++i) enter_class_dict(reads_, arguments[i], value);
   PyObject* made = is_real_tensor(value, state_.hooks) ? state_.hooks.make_anew(value) : nullptr;
   if (made == nullptr && PyErr_Occurred() == nullptr) return tensors_.present(value);

@@ -76,9 +76,11 @@ class Tracker final : public Observer {
   void notice_failure() override;
   PyObject* given(PyObject* value) override { return tensors_.given(value); }
   bool before_write(PyObject* owner, WriteKind kind, PyObject* key) override;
+  void after_write() override { state_.journal.after_write(); }
   int before_native_call(PyObject* callable, PyObject* const* arguments, std::size_t count, PyObject* names,
                          PyObject** result) override {
     const std::uint64_t writes = state_.journal.write_count();
+    state_.journal.begin_write();
     const VectorCall call{callable, arguments, count, names};
     const int status = calls_.before(call, result);
     if (status == 0) note_numbers(call);

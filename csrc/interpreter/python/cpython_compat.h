@@ -116,6 +116,16 @@ THUNDER_INLINE bool eval_breaker_is_set(PyThreadState* tstate) {
 #endif
 }
 
+/// Grows when another thread gets the GIL: while it stays, nobody but this thread has run Python, or changed its
+/// objects.
+inline unsigned long gil_switches() {
+#if PY_VERSION_HEX >= 0x030c0000
+  return PyInterpreterState_Get()->ceval.gil->switch_number;
+#else
+  return _PyRuntime.ceval.gil.switch_number;
+#endif
+}
+
 /// The value of an exact int of one digit; false for others.
 THUNDER_INLINE bool small_integer(PyObject* object, std::int64_t* value) {
   if (!PyLong_CheckExact(object)) return false;

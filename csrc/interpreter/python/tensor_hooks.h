@@ -24,6 +24,8 @@ class TensorHooks {
   [[nodiscard]] virtual bool is_real_tensor(PyObject* object) const = 0;
   /// A tensor of the trace.
   [[nodiscard]] virtual bool is_traced(PyObject* object) const = 0;
+  /// Whether a class of tensors is one of PyTorch's own that programs do not change.
+  [[nodiscard]] virtual bool is_plain_class(PyTypeObject* /*type*/) const { return true; }
   /// The traced trace tensor for a real tensor, seen first at `path` (an expression a person would write); becomes an
   /// input of the computation. Calls with one tensor give one trace tensor.
   virtual PyObject* lift(PyObject* real_tensor, const std::string& path) = 0;

@@ -17,7 +17,7 @@ class StructureBuilder {
   /// False with a Python exception set when a value cannot be rebuilt.
   bool add_result(py::Borrowed value);
   /// The difference between the state before the trace and now, in the order of first writes.
-  bool add_effects(const Journal& journal);
+  bool add_effects(Journal& journal);
   /// A call that each run shall make after the writes added so far; a dict or null for no keywords.
   bool add_call_effect(py::Borrowed callable, py::Borrowed arguments, py::Borrowed keywords);
 
@@ -51,12 +51,13 @@ class StructureBuilder {
   bool is_shareable(py::Borrowed value);
   bool is_shareable_function(py::Borrowed function);
 
-  bool add_record(const Record& record, std::uint32_t owner);
-  bool add_dict_effects(const Record& record, std::uint32_t owner);
+  /// `now` is what the program left in the container, cell or slot.
+  bool add_record(const Record& record, std::uint32_t owner, const py::Ref& now);
+  bool add_dict_effects(const Record& record, std::uint32_t owner, const py::Ref& now);
   bool add_changed_items(const Record& record, std::uint32_t owner, py::Borrowed now);
-  bool add_list_effects(const Record& record, std::uint32_t owner);
-  bool add_set_effects(const Record& record, std::uint32_t owner);
-  bool add_deque_effects(const Record& record, std::uint32_t owner);
+  bool add_list_effects(const Record& record, std::uint32_t owner, const py::Ref& now);
+  bool add_set_effects(const Record& record, std::uint32_t owner, const py::Ref& now);
+  bool add_deque_effects(const Record& record, std::uint32_t owner, const py::Ref& now);
   bool add_effect(EffectKind kind, std::uint32_t owner, py::Borrowed key, py::Borrowed value);
   bool add_copy_effect(EffectKind kind, std::uint32_t owner, py::Ref contents);
 

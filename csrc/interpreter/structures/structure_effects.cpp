@@ -45,10 +45,8 @@ bool StructureBuilder::add_changed_items(const Record& record, std::uint32_t own
   return PyErr_Occurred() == nullptr;
 }
 
-bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owner) {
-  const py::Ref now = copy_of_dict(record.owner.get());
+bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owner, const py::Ref& now) {
   PyObject* before = record.before.get();
-  if (!now) return false;
   // A key that was removed may stand elsewhere now.
   const bool keeps_order = std::ranges::none_of(record.keys, &WrittenKey::removed);
   if (record.rewritten && !(keeps_order && begins_with_keys(now.get(), before))) {
@@ -64,11 +62,11 @@ bool StructureBuilder::add_dict_effects(const Record& record, std::uint32_t owne
   return PyErr_Occurred() == nullptr;
 }
 
-bool StructureBuilder::add_list_effects(const Record& record, std::uint32_t owner) {
-  PyObject* list = record.owner.get();
+bool StructureBuilder::add_list_effects(const Record& record, std::uint32_t owner, const py::Ref& now) {
+  PyObject* list = now.get();
   const Py_ssize_t size = PyList_GET_SIZE(list);
   const Py_ssize_t size_before = PyList_GET_SIZE(record.before.get());
-  if (record.rewritten) return add_copy_effect(EffectKind::kReplaceList, owner, copy_of(list, Store::kList));
+  if (record.rewritten) return add_copy_effect(EffectKind::kReplaceList, owner, now);
   for (const WrittenKey& written : record.keys) {
     const Py_ssize_t index = PyLong_AsSsize_t(written.key.get());
     if (!add_effect(EffectKind::kSetListItem, owner, nullptr, PyList_GET_ITEM(list, index))) return false;
@@ -78,9 +76,9 @@ bool StructureBuilder::add_list_effects(const Record& record, std::uint32_t owne
   return add_copy_effect(EffectKind::kExtendList, owner, py::Ref::steal(PyList_GetSlice(list, size_before, size)));
 }
 
-bool StructureBuilder::add_set_effects(const Record& record, std::uint32_t owner) {
-  PyObject* set = record.owner.get();
-  if (record.rewritten) return add_copy_effect(EffectKind::kReplaceSet, owner, copy_of(set, Store::kSet));
+bool StructureBuilder::add_set_effects(const Record& record, std::uint32_t owner, const py::Ref& now) {
+  PyObject* set = now.get();
+  if (record.rewritten) return add_copy_effect(EffectKind::kReplaceSet, owner, now);
   for (const WrittenKey& written : record.keys) {
     const bool is_member = PySet_Contains(set, written.key.get()) == 1;
     const EffectKind kind = is_member ? EffectKind::kAddMember : EffectKind::kDiscardMember;
@@ -89,40 +87,33 @@ bool StructureBuilder::add_set_effects(const Record& record, std::uint32_t owner
   return true;
 }
 
-bool StructureBuilder::add_deque_effects(const Record& record, std::uint32_t owner) {
-  py::Ref items = copy_of(record.owner.get(), Store::kDeque);
-  if (!items || record.rewritten) return add_copy_effect(EffectKind::kReplaceDeque, owner, items);
+bool StructureBuilder::add_deque_effects(const Record& record, std::uint32_t owner, const py::Ref& now) {
+  if (record.rewritten) return add_copy_effect(EffectKind::kReplaceDeque, owner, now);
   const Py_ssize_t size_before = PyList_GET_SIZE(record.before.get());
-  if (PyList_SetSlice(items.get(), 0, size_before, nullptr) < 0) return false;
-  return add_copy_effect(EffectKind::kExtendDeque, owner, items);
+  if (PyList_SetSlice(now.get(), 0, size_before, nullptr) < 0) return false;
+  return add_copy_effect(EffectKind::kExtendDeque, owner, now);
 }
 
-bool StructureBuilder::add_record(const Record& record, std::uint32_t owner) {
-  PyObject* container = record.owner.get();
+bool StructureBuilder::add_record(const Record& record, std::uint32_t owner, const py::Ref& now) {
   switch (record.store) {
     case Store::kDict:
-      return add_dict_effects(record, owner);
+      return add_dict_effects(record, owner, now);
     case Store::kList:
-      return add_list_effects(record, owner);
+      return add_list_effects(record, owner, now);
     case Store::kSet:
-      return add_set_effects(record, owner);
+      return add_set_effects(record, owner, now);
     case Store::kDeque:
-      return add_deque_effects(record, owner);
-    case Store::kCell: {
-      PyObject* now = PyCell_GET(container);
-      return add_effect(now != nullptr ? EffectKind::kSetCell : EffectKind::kClearCell, owner, nullptr, now);
-    }
-    case Store::kSlot: {
-      const py::Ref now = get_slot(container, record.name.get());
-      if (!now && PyErr_Occurred() != nullptr) return false;
+      return add_deque_effects(record, owner, now);
+    case Store::kCell:
+      return add_effect(now ? EffectKind::kSetCell : EffectKind::kClearCell, owner, nullptr, now.get());
+    case Store::kSlot:
       return add_effect(now ? EffectKind::kSetSlot : EffectKind::kDeleteSlot, owner, record.name.get(), now.get());
-    }
   }
   return false;
 }
 
-bool StructureBuilder::add_effects(const Journal& journal) {
-  for (const Record& record : journal.records()) {
+bool StructureBuilder::add_effects(Journal& journal) {
+  for (Record& record : journal.records()) {
     PyObject* container = record.owner.get();
     Node* node = tracker_.provenance().find(container);
     if (node == nullptr) continue;
@@ -132,9 +123,10 @@ bool StructureBuilder::add_effects(const Journal& journal) {
     }
     if (record.rewritten && !record.is_read && !tracker_.reads().read_original_contents(*node)) return false;
     const std::uint32_t owner = add(container);
-    if (owner == kFailed || !add_record(record, owner)) return false;
+    const py::Ref now = journal.left_in(record);
+    if (PyErr_Occurred() != nullptr || owner == kFailed || !add_record(record, owner, now)) return false;
   }
-  return true;
+  return journal.require_own_writes();
 }
 
 bool StructureBuilder::add_call_effect(py::Borrowed callable, py::Borrowed arguments, py::Borrowed keywords) {
