@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import thunder
+from thunder._check import load_extension
 
 Tensor = torch.Tensor
 
@@ -26,6 +27,12 @@ LEFT_OUT = ("empty", "new_empty", "sparse", "jiterator")
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, StopIteration, AttributeError)
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.float32, torch.int64, torch.bool, torch.complex64)
+
+
+@pytest.fixture
+def no_round_trips(round_trips: None) -> None:
+    """Leave out what all other tests do with each trace: here are thousands of them."""
+    load_extension().trace.check_round_trips(False)
 
 
 def samples(count: int, grad: bool) -> Iterator[tuple[Any, list[Any], dict[str, Any]]]:
@@ -65,6 +72,7 @@ def images_last(x: Tensor) -> Tensor:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_round_trips")
 @pytest.mark.parametrize("layout", [transposed, images_last])
 def test_strides_of_operators(layout: Callable[[Tensor], Tensor]) -> None:
     def change(x: Tensor) -> Tensor:
@@ -75,6 +83,7 @@ def test_strides_of_operators(layout: Callable[[Tensor], Tensor]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_round_trips")
 def test_dtypes_of_operators_of_mixed_dtypes() -> None:
     choice = random.Random(0)
     found = []
