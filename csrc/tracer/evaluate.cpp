@@ -187,6 +187,12 @@ bool is_real_number(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
+/// Transposing a square matrix in place changes nothing but its strides.
+bool have_one_geometry(const at::Tensor& left, const at::Tensor& right) {
+  return left.sizes().equals(right.sizes()) && left.strides().equals(right.strides()) &&
+         left.storage_offset() == right.storage_offset();
+}
+
 /// Stands in for trace tensors on the meta device, and brings results back.
 class MetaCall {
  public:
@@ -228,7 +234,7 @@ class MetaCall {
   void update_geometry() {
     for (std::size_t i = 0; i < metas_.size(); ++i) {
       TraceTensorImpl* impl = trace_impl(originals_[i]);
-      if (impl != nullptr && !metas_[i].sizes().equals(originals_[i].sizes())) {
+      if (impl != nullptr && !have_one_geometry(metas_[i], originals_[i])) {
         impl->set_geometry(metas_[i].sizes(), metas_[i].strides(), metas_[i].storage_offset());
       }
     }

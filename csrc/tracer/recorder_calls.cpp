@@ -386,7 +386,11 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
   if (facts.has(Fact::kReadsStrides) && has_offset) {
     lay_out_memory(arguments);
   } else if (facts.has(Fact::kReadsStrides)) {
-    arguments[0] = with_recorded_strides(arguments[0].toTensor());
+    for (IValue& argument : arguments) {
+      argument = map_tensors(argument, [this](const at::Tensor& tensor) {
+        return tensor.defined() ? with_recorded_strides(tensor) : tensor;
+      });
+    }
   }
   const bool minds_strides = facts.has(Fact::kRaisesForStrides) && level == Level::kTop;
   if ((minds_strides && builder.has_any(Fact::kOtherStrides)) ||

@@ -28,6 +28,8 @@ struct ResultRule {
 // cases in which it is plain what they give.
 [[nodiscard]] std::span<const ResultRule> element_rules();
 [[nodiscard]] std::span<const ResultRule> layer_rules();
+/// Fourier transforms on the CPU: their meta kernels take every tensor for one on a GPU.
+[[nodiscard]] std::span<const ResultRule> fourier_rules();
 
 /// As elementwise kernels allocate a floating-point result of the first argument's dtype.
 [[nodiscard]] Result like_elements(Given arguments);

@@ -1,12 +1,16 @@
 #include "tracer/result_rules.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
-#include <ATen/native/ConvUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/expand_copy.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/unsqueeze.h>
 
 #include <string>
 #include <string_view>
@@ -92,6 +96,24 @@ Results eigenvalues_and_vectors(Given arguments) {
                                  at::empty(self.sizes(), options).transpose(-2, -1)};
 }
 
+/// By its parts; the meta kernel raises two in the default dtype to an integer power, whatever the first argument.
+Result times_power_of_two(Given arguments) {
+  return at::mul(arguments[0].toTensor(), at::pow(c10::Scalar(2.0), arguments[1].toTensor()));
+}
+
+/// All three take part in type promotion as the matrices that they are expanded to, also a first one without
+/// dimensions, which the meta kernel takes for a number.
+Result added_outer_product(Given arguments) {
+  const at::Tensor& self = arguments[0].toTensor();
+  const at::Tensor& left = arguments[1].toTensor();
+  const at::Tensor& right = arguments[2].toTensor();
+  if (self.dim() > 2 || left.dim() != 1 || right.dim() != 1) return std::nullopt;
+  const std::vector<std::int64_t> sizes = {left.size(0), right.size(0)};
+  if (!at::is_expandable_to(self.sizes(), sizes)) return std::nullopt;
+  const at::Tensor matrix = self.sizes() == sizes ? self : at::expand_copy(self, sizes);
+  return at::add(matrix, at::mul(at::unsqueeze(left, 1), right));
+}
+
 /// The kernel copies what is no view; the meta kernel wants one.
 Result view_copy(Given arguments) {
   if (!arguments[1].isIntList()) return std::nullopt;
@@ -104,9 +126,11 @@ constexpr ResultRule kRules[] = {
     {"aten::__lshift__", &shifted},
     {"aten::__rshift__", &shifted},
     {"aten::_ctc_loss_backward", &like_log_probabilities},
+    {"aten::addr", &added_outer_product},
     {"aten::floor_divide", &like_quotient},
     {"aten::index_fill", &like_first},
     {"aten::isin", &is_number_in},
+    {"aten::ldexp", &times_power_of_two},
     {"aten::linalg_eig", nullptr, &eigenvalues_and_vectors},
     {"aten::linspace", &range_between},
     {"aten::logical_and", &like_comparison},
@@ -122,44 +146,13 @@ const ResultRule* find_rule(std::string_view name) {
   static const auto* const kByName = [] {
     auto* table = new std::unordered_map<std::string_view, const ResultRule*>;
     for (const std::span<const ResultRule> rules :
-         {std::span<const ResultRule>(kRules), element_rules(), layer_rules()}) {
+         {std::span<const ResultRule>(kRules), element_rules(), layer_rules(), fourier_rules()}) {
       for (const ResultRule& rule : rules) table->emplace(rule.name, &rule);
     }
     return table;
   }();
   const auto found = kByName->find(name);
   return found == kByName->end() ? nullptr : found->second;
-}
-
-/// Where a norm that gives statistics has its weight; nullopt: it is no such norm.
-std::optional<std::size_t> position_of_norm_weight(std::string_view name) {
-  if (name == "aten::native_layer_norm") return 2;
-  if (name == "aten::native_group_norm" || name == "aten::native_batch_norm") return 1;
-  return std::nullopt;
-}
-
-/// The memory format that the kernel of a convolution gives its result; meta kernels know that of some kernels only.
-at::MemoryFormat format_of_convolution(Given arguments) {
-  const at::Tensor& image = arguments[0].toTensor();
-  const at::Tensor& weight = arguments[1].toTensor();
-  if (image.is_cpu()) {
-    const bool is_channels_last = image.dim() == 4 && at::native::mkldnn_conv_use_channels_last(image, weight);
-    return is_channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  }
-  if (!image.is_cuda() || image.dim() < 4) return at::MemoryFormat::Contiguous;
-  const auto bias = is_given(arguments[2]) ? std::make_optional(arguments[2].toTensor()) : std::nullopt;
-  const auto numbers = [&](std::size_t i) { return c10::fromIntArrayRefSlow(arguments[i].toIntVector()).vec(); };
-  const at::native::ConvBackend kernel =
-      at::native::select_conv_backend(image, weight, bias, numbers(3), numbers(4), numbers(5), arguments[6].toBool(),
-                                      numbers(7), arguments[8].toInt(), std::nullopt);
-  return at::native::_determine_backend_memory_format(image, weight, kernel);
-}
-
-/// Kernels of the CPU keep statistics of 16-bit floats in the weight's dtype, meta kernels in another one.
-IValue as_statistic(const at::Tensor& result, const at::Tensor& self, const IValue& weight) {
-  if (!self.is_cpu() || !at::isReducedFloatingType(self.scalar_type())) return result;
-  const at::ScalarType dtype = is_given(weight) ? weight.toTensor().scalar_type() : self.scalar_type();
-  return result.scalar_type() == dtype ? result : at::empty_like(result, result.options().dtype(dtype));
 }
 
 }  // namespace
@@ -174,21 +167,6 @@ std::optional<std::vector<IValue>> results_by_rule(const c10::OperatorHandle& op
   const Results results = rule->several(arguments);
   if (!results) return std::nullopt;
   return std::vector<IValue>(results->begin(), results->end());
-}
-
-IValue result_as_of_kernel(const c10::OperatorHandle& op, Given arguments, std::size_t index, IValue result) {
-  const std::string& name = op.operator_name().name;
-  if (const auto weight = position_of_norm_weight(name)) {
-    return index == 0 ? result : as_statistic(result.toTensor(), arguments[0].toTensor(), arguments[*weight]);
-  }
-  if (name == "aten::native_dropout") {  // the meta kernel gives the input itself where nothing is dropped
-    const at::Tensor& input = arguments[0].toTensor();
-    return result.toTensor().is_same(input) ? at::empty_like(input) : result;
-  }
-  if (name != "aten::convolution" && name != "aten::_convolution") return result;
-  const at::MemoryFormat format = format_of_convolution(arguments);
-  if (format == at::MemoryFormat::Contiguous) return result;
-  return at::empty_like(result.toTensor(), at::TensorOptions(), format);
 }
 
 }  // namespace thunder::tracer

@@ -45,6 +45,8 @@ TABLES = {
     "tracer/views.cpp": "how a value is written through a view",
     "tracer/result_rules.cpp": "sizes of results",
     "tracer/result_rules_elements.cpp": "sizes of results",
+    "tracer/result_rules_fourier.cpp": "strides of results",
+    "tracer/result_rules_kernels.cpp": "dtypes and strides of results",
     "tracer/result_rules_layers.cpp": "sizes of results",
     "tracer/data_access.cpp": "calls for the positions that a mask shows",
     "tracer/data_rewrites.cpp": "operators whose own code reads data",

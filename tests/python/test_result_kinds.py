@@ -1,0 +1,223 @@
+"""Traces say of each result the dtype and the strides that PyTorch's kernels give it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from operator_samples import operators
+from recorded_kinds import differences
+from torch import nn
+from torch.nn import functional as F
+
+import thunder
+from thunder._check import load_extension
+
+Tensor = torch.Tensor
+
+#: Operators of which traces say strides that a kernel does not give; docs/maintainers/status.md.
+KNOWN = {"_conj_physical", "_batch_norm_with_update_functional", "batch_norm_backward", "resize_as", "clone"}
+#: Of memory that nobody filled, of sparse tensors, and for GPUs alone.
+LEFT_OUT = ("empty", "new_empty", "sparse", "jiterator")
+#: What a trace refuses, or a sample that raises in eager, too.
+REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, StopIteration, AttributeError)
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.float32, torch.int64, torch.bool, torch.complex64)
+
+
+@pytest.fixture
+def no_round_trips(round_trips: None) -> None:
+    """Leave out what all other tests do with each trace: here are thousands of them."""
+    load_extension().trace.check_round_trips(False)
+
+
+def samples(count: int, grad: bool) -> Iterator[tuple[Any, list[Any], dict[str, Any]]]:
+    for operator in operators():
+        if torch.float32 not in operator.dtypes or operator.name.startswith(LEFT_OUT):
+            continue
+        try:
+            rows = operator.sample_inputs("cpu", torch.float32, requires_grad=grad and operator.supports_autograd)
+            rows = list(itertools.islice(rows, count))
+        except REFUSALS:
+            continue
+        for row in rows:
+            yield operator, [row.input, *row.args], dict(row.kwargs)
+
+
+def mapped(change: Callable[[Tensor], Tensor], args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    tree_map = torch.utils._pytree.tree_map
+    return tree_map(lambda x: change(x) if isinstance(x, Tensor) and x.layout == torch.strided else x, (args, kwargs))
+
+
+def wrong(operator: Any, args: list[Any], kwargs: dict[str, Any]) -> list[str]:
+    try:
+        operator.op(*args, **kwargs)
+        found = differences(operator.op, tuple(args), kwargs)
+    except (*REFUSALS, KeyError):
+        return []
+    return [f"{operator.name}: {name}: {text}" for name, text in found if name not in KNOWN]
+
+
+def transposed(x: Tensor) -> Tensor:
+    dims = tuple(range(x.dim() - 1, -1, -1))
+    return x.detach().permute(dims).contiguous().permute(dims)
+
+
+def images_last(x: Tensor) -> Tensor:
+    return x.detach().contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x.detach()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_round_trips")
+@pytest.mark.parametrize("layout", [transposed, images_last])
+def test_strides_of_operators(layout: Callable[[Tensor], Tensor]) -> None:
+    def change(x: Tensor) -> Tensor:
+        return layout(x).requires_grad_(x.requires_grad)
+
+    found = [text for row in samples(1, True) for text in wrong(row[0], *mapped(change, *row[1:]))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_round_trips")
+def test_dtypes_of_operators_of_mixed_dtypes() -> None:
+    choice = random.Random(0)
+    found = []
+    for (operator, args, kwargs), _ in itertools.product(samples(1, False), range(3)):
+        base = choice.choice(DTYPES[:4])
+
+        def change(x: Tensor, base: torch.dtype = base) -> Tensor:
+            if not x.is_floating_point():
+                return x
+            x = x.to(choice.choice(DTYPES) if choice.random() < 0.4 else base)
+            return x.detach().requires_grad_(x.is_floating_point() and choice.random() < 0.5)
+
+        found += wrong(operator, *mapped(change, args, kwargs))
+    assert not found, "\n".join(found)
+
+
+HALF, FLOAT, DOUBLE = torch.rand(6).half(), torch.rand(6), torch.rand((), dtype=torch.float64)
+MIXED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
+    "weighted": (lambda p, w: F.binary_cross_entropy(p, p, weight=w, reduction="none"), (HALF, FLOAT)),
+    "weighted mean": (lambda p, w: F.binary_cross_entropy(p, p, weight=w), (HALF, FLOAT)),
+    "soft margin": (lambda p, w: F.soft_margin_loss(p, w), (HALF, FLOAT)),
+    "huber": (lambda p, w: F.huber_loss(p, w, reduction="none"), (HALF, FLOAT)),
+    "huber of the wider one": (lambda p, w: F.huber_loss(w, p), (HALF, FLOAT)),
+    "outer product": (lambda z, v: torch.addr(z, v, v), (DOUBLE, FLOAT)),
+    "power of two": (lambda i, e: torch.ldexp(i, e), (torch.tensor(3), HALF[0])),
+    "normal": (lambda p, w: torch.normal(p, w), (HALF, FLOAT)),
+    "batch norm": (
+        lambda x: torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5)[1],
+        (HALF.view(2, 3),),
+    ),
+    "statistics": (lambda x: torch._native_batch_norm_legit(x, None, None, True, 0.1, 1e-5)[1], (HALF.view(2, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_cast_of_a_result_of_mixed_dtypes(name: str) -> None:
+    function, inputs = MIXED[name]
+    for dtype in (torch.float16, torch.float32, torch.float64):
+
+        def program(*inputs: Tensor, dtype: torch.dtype = dtype) -> tuple[Tensor, str, Tensor]:
+            result = function(*inputs)
+            return result.to(dtype), str(result.dtype), result.to(dtype) * 2
+
+        torch.manual_seed(0)
+        theirs = program(*inputs)
+        torch.manual_seed(0)
+        ours = thunder.jit(program)(*inputs)
+        assert ours[1] == theirs[1]
+        torch.testing.assert_close(ours[::2], theirs[::2], equal_nan=True)
+
+
+def test_gradients_of_losses_of_mixed_dtypes() -> None:
+    for loss in (F.mse_loss, F.smooth_l1_loss, F.soft_margin_loss):
+        gradients = []
+        for call in (loss, thunder.jit(loss)):
+            half = HALF.clone().requires_grad_()
+            call(half, FLOAT).backward()
+            gradients.append(half.grad)
+        torch.testing.assert_close(gradients[1], gradients[0])
+
+
+SQUARE: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
+    "stft": (lambda x: torch.stft(x, 16, 4, 16, torch.hann_window(16), return_complex=True), (1, 32)),
+    "stft of one": (lambda x: torch.stft(x, 16, 4, 16, torch.hann_window(16), return_complex=True), (32,)),
+    "transposed in place": (lambda x: (x * 1).transpose_(0, 1), (4, 4)),
+    "transposed twice": (lambda x: (x * 1).t_().t_() + x, (4, 4)),
+    "as_strided in place": (lambda x: (x * 1).as_strided_((4, 4), (1, 4)), (4, 4)),
+    "other part": (lambda x: (x * 1)[1:].as_strided_((3, 4), (4, 1), 2), (4, 4)),
+    "fft": (lambda x: torch.fft.fftn(x.t(), dim=(1, 0)), (4, 4)),
+    "rfft": (lambda x: torch.fft.rfftn(x.permute(2, 0, 1), dim=(2, 0, 1)), (4, 4, 4)),
+    "hfft2": (lambda x: torch.fft.hfft2(x.permute(2, 1, 0) + 0j, None, [0]), (7, 6, 5)),
+    "irfft2": (lambda x: torch.fft.irfft2(x.permute(2, 1, 0) + 0j, None, [0]), (7, 6, 5)),
+    "rotated": (lambda x: torch.rot90(x), (4, 4)),
+    "eigenvectors": (lambda x: torch.linalg.eigh(x @ x.mT)[1].abs(), (4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_strides_that_a_program_asks_for(name: str) -> None:
+    function, sizes = SQUARE[name]
+
+    def program(x: Tensor) -> tuple[Tensor, tuple[int, ...], bool]:
+        result = function(x)
+        return result, result.stride(), result.is_contiguous()
+
+    compiled = thunder.jit(program)
+    for _ in range(2):
+        x = torch.randn(sizes)
+        theirs, ours = program(x), compiled(x)
+        assert ours[1:] == theirs[1:]
+        assert ours[0].stride() == theirs[0].stride()
+        torch.testing.assert_close(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("frames", [16, 17, 18])
+def test_gradient_of_a_normed_weight_behind_a_spectrogram(frames: int) -> None:
+    gradients = []
+    for jit in (lambda f: f, thunder.jit):
+        torch.manual_seed(0)
+        layer = nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 4, 3))
+        x = torch.randn(1, 8 * (frames - 1))
+
+        def program(x: Tensor, layer: nn.Module = layer) -> Tensor:
+            spectrum = torch.stft(x, 32, 8, 32, torch.hann_window(32), return_complex=True)
+            return layer(torch.view_as_real(spectrum).permute(0, 3, 2, 1)).pow(2).mean()
+
+        jit(program)(x).backward()
+        gradients.append([p.grad for p in layer.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@torch.library.custom_op("thunder_test::laid_otherwise", mutates_args=())
+def laid_otherwise(x: Tensor) -> Tensor:
+    return (x * 2).mT.contiguous().mT
+
+
+@laid_otherwise.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+laid_otherwise.register_autograd(lambda ctx, grad: laid_otherwise(grad))
+
+
+def test_weight_norm_of_what_a_kernel_lays_out_otherwise() -> None:
+    """It reads memory in order, and relies on `contiguous()`, which is nothing for what was recorded as contiguous."""
+
+    def program(v: Tensor, g: Tensor) -> Tensor:
+        return laid_otherwise(torch._weight_norm(laid_otherwise(v), g, 0)).pow(2).sum()
+
+    results = []
+    for call in (program, thunder.jit(program)):
+        torch.manual_seed(0)
+        v, g = torch.randn(4, 5, requires_grad=True), torch.rand(4, 1, requires_grad=True)
+        loss = call(v, g)
+        results.append((loss.detach(), *torch.autograd.grad(loss, (v, g))))
+    torch.testing.assert_close(results[1], results[0])
