@@ -20,8 +20,8 @@ using SizeSamples = std::vector<std::vector<std::int64_t>>;
 /// Empty: there are too few.
 [[nodiscard]] SizeSamples sample_sizes(const Trace& trace);
 
-/// The places of samples: the first one, then from small to large, as a program that differs at a small size need not be
-/// made at the large ones.
+/// The places of samples: the first one, then from small to large, as a program that differs at a small size need not
+/// be made at the large ones.
 [[nodiscard]] std::vector<std::size_t> from_small_to_large(const SizeSamples& samples);
 
 /// The conditions under which two expressions are equal.

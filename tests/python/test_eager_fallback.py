@@ -130,9 +130,13 @@ def test_many_failed_traces_make_the_next_ones_rare() -> None:
     source = "def f(x, i):\n    if x.sum() < 0: return x\n" + "".join(lines) + "    return x * 2\n"
     exec(compile(source, "many_reasons.py", "exec"), namespace)
     compiled = thunder.jit(namespace["f"], dynamic=False)
-    with pytest.warns(thunder.EagerFallbackWarning) as caught:
+
+    def fail_often() -> None:
         for i in range(16):
             compiled(ONES, i)
+
+    with pytest.warns(thunder.EagerFallbackWarning) as caught:
+        fail_often()
     assert sum("16 traces" in str(warning.message) for warning in caught) == 1
     before = len(thunder.explain_misses(compiled))
     for i in range(63):
