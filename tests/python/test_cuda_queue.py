@@ -15,10 +15,14 @@ Tensor = torch.Tensor
 
 
 def many_kernels(x: Tensor, count: int = 40) -> Tensor:
-    """Compute with rows, then with columns, in turns: each is a kernel of its own."""
+    """Compute with rows, then with columns, in turns: each is a kernel of its own. Rounding errors do not grow."""
     for i in range(count):
-        x = (x - x.mean(i % 2, keepdim=True)) * (1 + 0.01 * i)
+        x = torch.tanh(x - x.mean(i % 2, keepdim=True) + 0.1 * (i % 3))
     return x
+
+
+def assert_near(ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
 def compiled() -> thunder.CompiledFunction:
@@ -33,7 +37,7 @@ def test_results_at_many_sizes() -> None:
     call = compiled()
     for rows in (2, 33, 33, 64, 7, 7, 7, 500):
         x = torch.randn(rows, 6, device="cuda")
-        torch.testing.assert_close(call(x), many_kernels(x))
+        assert_near(call(x), many_kernels(x))
         torch.cuda.empty_cache()
 
 
@@ -44,7 +48,7 @@ def test_operations_of_pytorch_see_what_kernels_wrote() -> None:
     call = thunder.jit(sorted_between, dynamic=True, compile="eager")
     for rows in (3, 5, 5, 5, 9):
         x = torch.randn(rows, 6, device="cuda")
-        torch.testing.assert_close(call(x), sorted_between(x))
+        assert_near(call(x), sorted_between(x))
 
 
 def test_writes_to_inputs() -> None:
@@ -57,8 +61,8 @@ def test_writes_to_inputs() -> None:
     ours, theirs = torch.zeros(6, device="cuda"), torch.zeros(6, device="cuda")
     for rows in (3, 5, 5, 5, 9):
         x = torch.randn(rows, 6, device="cuda")
-        torch.testing.assert_close(call(x, ours), step(x, theirs))
-        torch.testing.assert_close(ours, theirs)
+        assert_near(call(x, ours), step(x, theirs))
+        assert_near(ours, theirs)
 
 
 def test_streams_and_threads() -> None:
@@ -89,10 +93,10 @@ def test_in_a_graph_that_the_user_captures_and_under_a_profiler() -> None:
         captured = call(x)
     x.copy_(torch.randn(8, 6))
     graph.replay()
-    torch.testing.assert_close(captured, many_kernels(x))
+    assert_near(captured, many_kernels(x))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
         profiled = call(x)
-    torch.testing.assert_close(profiled, many_kernels(x))
+    assert_near(profiled, many_kernels(x))
 
 
 def test_gradients() -> None:
