@@ -66,13 +66,23 @@ bool place_stack(const Assembly& assembly, BufferRegions& regions) {
   return true;
 }
 
+/// PyTorch cuts before it pads, and refuses to cut more than there is, also where as much is added on the other side.
+bool has_what_is_cut(const Dim& size, const Dim& before, const Dim& after) {
+  constexpr std::int64_t kLeastOfSymbol = 2;
+  if ((before.hint < 0) == (after.hint < 0)) return true;  // else the size of the result tells
+  const std::int64_t least = size.is_concrete() ? size.hint : kLeastOfSymbol;
+  return before.is_concrete() && after.is_concrete() && least + std::min(before.hint, after.hint) >= 0;
+}
+
 bool place_pad(const Assembly& assembly, BufferRegions& regions) {
   BufferRegion part = assembly.at_origin(assembly.symbol.arguments[0]);
   const auto& pads = std::get<ir::ArgumentList>(assembly.symbol.arguments[1].content);
   for (std::size_t i = 0; i + 1 < pads.size(); i += 2) {
+    const std::size_t dim = assembly.sizes.size() - 1 - i / 2;
     const auto before = size_in(pads[i]);
-    if (!before) return false;
-    part.start[assembly.sizes.size() - 1 - i / 2] = *before;
+    const auto after = size_in(pads[i + 1]);
+    if (!before || !after || !has_what_is_cut(part.sizes[dim], *before, *after)) return false;
+    part.start[dim] = *before;
   }
   regions.parts.push_back(std::move(part));
   // As the program calls it, it has a mode before the number.

@@ -15,6 +15,7 @@ CALLED = re.compile(r"\b(?:call\(\s*\{?|make\(|write\(|find_operator_?\(|findSch
 
 # Tables whose rows are operators, each with a function or a rule that is about that operator alone.
 TABLES = {
+    "dispatch/capture/ints_in_tensors.cpp": "arithmetic of Python's ints, as tensors do it",
     "executors/api/primitives.cpp": "how a primitive of thunder's own runs",
     "executors/cpu/activations.cpp": "what oneDNN calls an activation",
     "executors/cublaslt/epilogues.cpp": "operations that cuBLASLt computes within a matmul",

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "flip and roll": (lambda a: a.flip(0).roll(1, 0) + a.flip(1), (leaf(5, 5),)),
     "repeat": (lambda a: a.repeat(2, 1, 3), (leaf(4, 5),)),
     "pad": (lambda a: F.pad(a, (1, 2, -1, 0)), (leaf(4, 5),)),
+    "cut and padded": (lambda a: F.pad(a, (5, -5, -4, 3)) * 2 + F.pad(a, (-5, 5)).sum(), (leaf(4, 5),)),
     "in place": (lambda a: _written(a), (leaf(4, 5),)),
     "view_copy": (lambda a: torch.view_copy(a, (5, -1)) + torch.view_copy(a.t(), (-1, 4)), (leaf(4, 5),)),
     "gathered": (lambda a, i: a[i], (leaf(4, 5), torch.tensor([1, 1, 3]))),
@@ -118,6 +119,8 @@ def test_results(name: str) -> None:
         (lambda a: a[torch.tensor([9])], (torch.randn(4, 5),)),
         (lambda a, b: F.binary_cross_entropy(a, b), (torch.rand(4, 5), torch.rand(4, 3))),
         (lambda a: torch.arange(5, 2) * a, (torch.randn(3),)),
+        (lambda a: F.pad(a, (30, -30)) * 2, (torch.randn(3, 14),)),
+        (lambda a: F.pad(a, (0, 0, -4, 9)) * 2, (torch.randn(3, 14),)),
         (lambda a, h, *w: torch._VF.gru(a, h, w, False, 1, 0.0, False, False, False), (*[torch.randn(1, 2, 3)] * 3,)),
         (
             lambda a, h, *w: torch._VF.gru(a, h, w, False, 1, 0.0, False, False, False),

@@ -171,21 +171,21 @@ torch::autograd::edge_list SpecializationCall::edges_behind_raising(std::uint32_
   for (const auto& [result, position] : specialization_.plan.behind_raising) {
     if (result != computed) continue;
     const at::Tensor& input = unpack_tensor(inputs_[position]);
-    const auto is_input = [&](const NewHistory& each) { return each.tensor.is_same(input); };
-    const bool has_new_history = std::ranges::any_of(with_new_history_, is_input);
-    if (!has_new_history && input.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(input));
+    if (input.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(input));
   }
   return edges;
 }
 
 PyObject* SpecializationCall::finish(std::vector<at::Tensor> computed) {
+  const auto& histories = specialization_.plan.histories;
+  std::vector<torch::autograd::edge_list> behind;  // as inputs were before the program wrote to them
+  for (std::uint32_t i = 0; i < histories.size(); ++i) behind.push_back(edges_behind_raising(i));
   set_history(with_new_history_, computed);
   for (const auto& [input, output] : specialization_.plan.written_feeds) {
     const at::Tensor& written = with_new_history_[input].tensor;
     if (written.is_view()) runtime::refuse_partial_gradient(written, computed[output]);
   }
-  const auto& histories = specialization_.plan.histories;
-  for (std::uint32_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i], edges_behind_raising(i));
+  for (std::size_t i = 0; i < histories.size(); ++i) give_history(computed[i], histories[i], std::move(behind[i]));
   References owned;
   if (!make_outputs(computed, owned)) return nullptr;
   Pointers outputs;

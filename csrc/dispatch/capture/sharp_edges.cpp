@@ -138,6 +138,8 @@ bool keeps_hidden_state(PyObject* object) {
                                        "method-wrapper",
                                        "method_descriptor",
                                        "wrapper_descriptor",
+                                       "getset_descriptor",
+                                       "member_descriptor",
                                        "PyCapsule",
                                        "pybind11_",
                                        "numpy._ArrayFunctionDispatcher",
