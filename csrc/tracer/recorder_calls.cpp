@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -310,6 +311,55 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
   }
 }
 
+namespace {
+
+using Positions = std::vector<std::int64_t>;
+
+/// Places in memory of the elements of a view, from the first one of the tensor that has it.
+std::unordered_set<std::int64_t> places_of(at::IntArrayRef sizes, at::IntArrayRef strides, std::int64_t first) {
+  std::unordered_set<std::int64_t> places{first};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::unordered_set<std::int64_t> all;
+    for (const std::int64_t place : places) {
+      for (std::int64_t k = 0; k < sizes[i]; ++k) all.insert(place + k * strides[i]);
+    }
+    places = std::move(all);
+  }
+  return places;
+}
+
+/// A view of memory by positions, where the memory may begin before the tensor's first element.
+struct MemoryView {
+  at::Tensor tensor;
+  Positions sizes, strides;
+  std::int64_t first = 0;  ///< from the tensor's first element
+
+  [[nodiscard]] std::int64_t end() const {
+    std::int64_t end = first + 1;
+    for (std::size_t i = 0; i < sizes.size(); ++i) end += std::max<std::int64_t>(sizes[i] - 1, 0) * strides[i];
+    return end;
+  }
+  /// Between the elements of a tensor lie those of others, which the trace does not have once it was written to.
+  [[nodiscard]] bool shows_only_the_tensor() const {
+    constexpr std::int64_t kMost = 1 << 16;
+    if (tensor.is_non_overlapping_and_dense()) return true;
+    if (tensor.numel() > kMost || c10::multiply_integers(sizes) > kMost) return false;
+    const auto own = places_of(tensor.sizes(), tensor.strides(), 0);
+    return std::ranges::all_of(places_of(sizes, strides, first),
+                               [&](std::int64_t place) { return own.contains(place); });
+  }
+  /// The memory from the tensor's first element to the view's last one.
+  [[nodiscard]] at::Tensor memory(const CallBuilder& calls) const {
+    return calls.call({"aten::as_strided", "", {tensor, Positions{end()}, Positions{1}, IValue()}});
+  }
+  /// The part of it that the view reaches.
+  [[nodiscard]] at::Tensor part(const CallBuilder& calls, const at::Tensor& memory) const {
+    return first == 0 ? memory : calls.call({"aten::slice", "Tensor", {memory, 0, first, end(), 1}});
+  }
+};
+
+}  // namespace
+
 void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
   const at::Tensor& tensor = arguments[0].toTensor();
   const std::uint32_t write_count = root_of(*trace_impl(tensor)->state()).writes;
@@ -320,18 +370,51 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     root = at::Tensor(view->parent);
   }
   const ir::ValueId value = trace_impl(root)->state()->value;
-  // Written memory begins with its first element, until it is copied to the input.
-  const std::int64_t moved = write_count == 0 || memory.is_first_value(value) ? 0 : root.storage_offset();
   IValue& offset = arguments.back();
-  if (moved != 0 && offset.isInt()) {
-    if (offset.toInt() < moved) {
-      throw UserError(ErrorKind::kNotImplemented,
-                      "as_strided: expected a part of the tensor's own memory after a write to it, got an offset in "
-                      "front of it; write to a clone");
-    }
-    offset = offset.toInt() - moved;
+  const bool is_callers = write_count == 0 || memory.is_first_value(value);
+  const bool begins_memory = root.storage_offset() == 0;
+  if (is_callers || !offset.isInt() || (begins_memory && root.is_non_overlapping_and_dense())) {
+    arguments[0] = with_recorded_strides(tensor);
+    return;
   }
-  arguments[0] = with_recorded_strides(tensor);
+  // Written memory may begin with its first element, or where the input's does: positions count from that element on.
+  const bool writes = arguments[1].isTensor();  // as_strided_scatter
+  const std::size_t sizes = writes ? 2 : 1;
+  if (!arguments[sizes].isIntList() || !arguments[sizes + 1].isIntList()) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "as_strided: expected sizes and strides that are numbers after a write");
+  }
+  const auto view_of = [&](const at::Tensor& base) {
+    return MemoryView{base, arguments[sizes].toIntVector(), arguments[sizes + 1].toIntVector(),
+                      offset.toInt() - base.storage_offset()};
+  };
+  // A view may look at memory in front of it, whose gradient it has no part of.
+  const bool is_in_front = view_of(tensor).first < 0;
+  const bool takes_root = is_in_front && !writes && !tensor.requires_grad();
+  MemoryView view = view_of(takes_root ? root : tensor);
+  if ((view.first < 0 && !begins_memory) || !view_of(root).shows_only_the_tensor()) {
+    throw UserError(
+        ErrorKind::kNotImplemented,
+        "as_strided: expected a part of the tensor's own memory after a write to it, got memory in front of "
+        "it, or between its elements; write to a clone");
+  }
+  if (begins_memory) {
+    arguments[0] = with_recorded_strides(tensor);
+    return;
+  }
+  view.tensor = with_recorded_strides(view.tensor);
+  const CallBuilder calls(*this);
+  const at::Tensor shown = view.memory(calls);
+  const at::Tensor part = view.part(calls, shown);
+  offset = IValue();
+  if (!writes) {
+    arguments[0] = part;
+    return;
+  }
+  const at::Tensor written =
+      calls.call({"aten::as_strided_scatter", "", {part, arguments[1], arguments[2], arguments[3], IValue()}});
+  arguments = {view.tensor, calls.call({"aten::slice_scatter", "", {shown, written, 0, view.first, view.end(), 1}}),
+               Positions{view.end()}, Positions{1}, IValue()};
 }
 
 void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack) {

@@ -202,6 +202,47 @@ def test_memory_looked_at_after_a_write(program: Callable[[torch.Tensor], Any]) 
     assert_as_eager(lambda a: program(a)[2:], x(3, 4, grad=False))
 
 
+def _views_of_memory(i: int, x: torch.Tensor) -> Any:
+    if i == 0:
+        x[0:2] = 0
+        return x.as_strided((2,), (1,), 3).clone()
+    if i == 1:
+        x[1] = 7
+        return x.as_strided((2,), (2,), 2) * 1
+    if i == 2:
+        x.as_strided((2,), (2,), 1).fill_(0)
+        x.as_strided((2,), (2,), 2).fill_(9)
+        return x * 1
+    if i == 3:
+        y = x[1:]
+        y[0] = 5
+        return y.as_strided((2,), (1,), 3) * 1
+    if i == 4:
+        view = x.as_strided((2,), (2,), 1)
+        x[0] = 5
+        return view.fill_(3) + x[0]
+    if i == 5:
+        x.mul_(2)
+        return x.as_strided((2, 2), (1, 2), 2) + x.as_strided((1,), (1,), 1)
+    matrix = x.as_strided((3, 1), (1, 5), 1)
+    matrix.fill_diagonal_(0, True)
+    return matrix * 1
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("i", range(7))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("step", [1, 2])
+def test_memory_of_a_part_after_a_write(i: int, dtype: torch.dtype, step: int, first: int) -> None:
+    """Positions in memory are those of the caller's storage, of which the argument is a part."""
+    compiled = thunder.jit(lambda x: _views_of_memory(i, x))
+    for _ in range(2):
+        ours, theirs = (torch.arange(30, dtype=dtype)[first:15:step] for _ in range(2))
+        torch.testing.assert_close(compiled(ours), _views_of_memory(i, theirs))
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_a_part_of_the_callers_memory_after_a_write() -> None:
     def program(b: torch.Tensor) -> Any:
         b.mul_(2)
