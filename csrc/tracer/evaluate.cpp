@@ -187,12 +187,6 @@ bool is_real_number(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
-/// Transposing a square matrix in place changes nothing but its strides.
-bool have_one_geometry(const at::Tensor& left, const at::Tensor& right) {
-  return left.sizes().equals(right.sizes()) && left.strides().equals(right.strides()) &&
-         left.storage_offset() == right.storage_offset();
-}
-
 /// Stands in for trace tensors on the meta device, and brings results back.
 class MetaCall {
  public:
@@ -234,7 +228,8 @@ class MetaCall {
   void update_geometry() {
     for (std::size_t i = 0; i < metas_.size(); ++i) {
       TraceTensorImpl* impl = trace_impl(originals_[i]);
-      if (impl != nullptr && !have_one_geometry(metas_[i], originals_[i])) {
+      // Transposing a square matrix in place changes nothing but its strides.
+      if (impl != nullptr && !is_laid_out_alike(metas_[i], originals_[i])) {
         impl->set_geometry(metas_[i].sizes(), metas_[i].strides(), metas_[i].storage_offset());
       }
     }
@@ -320,6 +315,11 @@ bool ResultTypes::has_aliases() const {
     return std::any_of(result.tensors.begin(), result.tensors.end(),
                        [](const ResultType& tensor) { return tensor.same_as >= 0 || tensor.alias_of >= 0; });
   });
+}
+
+bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right) {
+  return left.sizes().equals(right.sizes()) && left.strides().equals(right.strides()) &&
+         left.storage_offset() == right.storage_offset();
 }
 
 bool share_memory(const at::Tensor& left, const at::Tensor& right) {

@@ -47,6 +47,8 @@ struct ResultTypes {
 
 /// Whether both lie in the same storage; never looks at data.
 [[nodiscard]] bool share_memory(const at::Tensor& left, const at::Tensor& right);
+/// Whether sizes, strides and offset are the same.
+[[nodiscard]] bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right);
 
 /// A key that is equal for calls with equal results' metadata; empty when there is none (opaque arguments).
 [[nodiscard]] std::string metadata_key(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);

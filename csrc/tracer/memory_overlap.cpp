@@ -86,9 +86,7 @@ bool share_elements(const at::Tensor& left, const at::Tensor& right) {
 }
 
 bool show_same_elements(const at::Tensor& left, const at::Tensor& right) {
-  return share_memory(left, right) && left.storage_offset() == right.storage_offset() &&
-         left.sizes().equals(right.sizes()) && left.strides().equals(right.strides()) &&
-         left.scalar_type() == right.scalar_type();
+  return share_memory(left, right) && is_laid_out_alike(left, right) && left.scalar_type() == right.scalar_type();
 }
 
 }  // namespace thunder::tracer

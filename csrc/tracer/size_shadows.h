@@ -223,8 +223,6 @@ class SizeShadows final : public SizeReads, public SizeUses {
              std::span<const c10::IValue> results);
   [[nodiscard]] std::optional<ir::Dim> size_at(const c10::IValue& tensor, std::int64_t dim);
   [[nodiscard]] at::Tensor tensor_in(const Shadow& shadow, const at::Tensor& tensor) const;
-  /// Whether sizes, strides and offset are the same.
-  [[nodiscard]] static bool is_laid_out_alike(const at::Tensor& left, const at::Tensor& right);
   void pair(Shadow& shadow, const c10::IValue& result, const c10::IValue& other);
   /// Pairs the recorded operations in histories, as far back as they are not known yet.
   void pair_nodes(Shadow& shadow, const autograd::NodePointer& node, const autograd::NodePointer& other);

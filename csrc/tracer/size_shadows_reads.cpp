@@ -14,11 +14,6 @@ namespace thunder::tracer {
 
 using c10::IValue;
 
-bool SizeShadows::is_laid_out_alike(const at::Tensor& left, const at::Tensor& right) {
-  return left.sizes() == right.sizes() && left.strides() == right.strides() &&
-         left.storage_offset() == right.storage_offset();
-}
-
 std::optional<ir::Dims> SizeShadows::dims_of(const c10::TensorImpl& tensor) {
   if (!tells_sizes()) {
     const auto input = input_dims_.find(&tensor);

@@ -800,6 +800,17 @@ def test_an_lstm_trains_at_many_lengths_with_two_programs(layers: int) -> None:
     assert specializations(compiled) <= 3
 
 
+def assert_step_as_eager(compiled: Any, step: Any, model: nn.Module, x: Tensor) -> None:
+    """Compare what a step with a backward inside gives, and the gradients that it leaves."""
+    model.zero_grad()
+    result = compiled(x)
+    gradients = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    torch.testing.assert_close(result, step(x))
+    for got, parameter in zip(gradients, model.parameters(), strict=True):
+        torch.testing.assert_close(got, parameter.grad, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"proj_size": 2}, {"bidirectional": True}], ids=str)
 @pytest.mark.parametrize("read", ["before", "after"])
 def test_a_step_of_an_lstm_that_looks_at_its_loss_has_two_programs(options: dict[str, Any], read: str) -> None:
@@ -817,14 +828,7 @@ def test_a_step_of_an_lstm_that_looks_at_its_loss_has_two_programs(options: dict
 
     compiled = thunder.jit(step)
     for batch in (2, 2, 3, 5, 4, 1):
-        x = torch.randn(6, batch, 3)
-        model.zero_grad()
-        result = compiled(x)
-        gradients = [parameter.grad for parameter in model.parameters()]
-        model.zero_grad()
-        torch.testing.assert_close(result, step(x))
-        for got, parameter in zip(gradients, model.parameters(), strict=True):
-            torch.testing.assert_close(got, parameter.grad, rtol=1e-4, atol=1e-5)
+        assert_step_as_eager(compiled, step, model, torch.randn(6, batch, 3))
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
     assert specializations(compiled) <= 3  # one for a batch of one
 
@@ -844,14 +848,7 @@ def test_a_step_with_a_recurrent_layer_has_one_program_for_all_batches(kind: typ
 
     compiled = thunder.jit(step)
     for batch in (2, 3, 5, 4):
-        x = torch.randn(6, batch, 5)
-        model.zero_grad()
-        result = compiled(x)
-        gradients = [parameter.grad for parameter in model.parameters()]
-        model.zero_grad()
-        torch.testing.assert_close(result, step(x))
-        for got, parameter in zip(gradients, model.parameters(), strict=True):
-            torch.testing.assert_close(got, parameter.grad, rtol=1e-4, atol=1e-5)
+        assert_step_as_eager(compiled, step, model, torch.randn(6, batch, 5))
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
     assert specializations(compiled) <= 2
 

@@ -127,7 +127,8 @@ def test_many_failed_traces_make_the_next_ones_rare() -> None:
     """Each call has another reason to run in eager, on a line of its own, until one has none."""
     lines = [f"    if i == {i}: x = x * (time.time() > 0)\n" for i in range(16)]
     namespace: dict[str, Any] = {"time": time}
-    source = "def f(x, i):\n    if x.sum() < 0: return x\n" + "".join(lines) + "    return x * 2\n"
+    source = "def f(x, i):\n    if i > 1000: return x * (time.time() > 0)\n    if x.sum() < 0: return x\n"
+    source += "".join(lines) + "    return x * 2\n"
     exec(compile(source, "many_reasons.py", "exec"), namespace)
     compiled = thunder.jit(namespace["f"], dynamic=False)
 
@@ -138,13 +139,18 @@ def test_many_failed_traces_make_the_next_ones_rare() -> None:
     with pytest.warns(thunder.EagerFallbackWarning) as caught:
         fail_often()
     assert sum("16 traces" in str(warning.message) for warning in caught) == 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(64):  # the last one is traced, and told of before it looks at data
+            compiled(ONES, 1001)
+    assert sum("16 traces" in str(warning.message) for warning in caught) == 0
     before = len(thunder.explain_misses(compiled))
     for i in range(63):
         assert torch.equal(compiled(ONES, 100 + i), ONES * 2)
     assert len(thunder.explain_misses(compiled)) == before
     for _ in range(3):  # tried again, and then as before
         assert torch.equal(compiled(ONES, 200), ONES * 2)
-    assert thunder.compile_stats(compiled)["eager_calls"] == 16 + 63
+    assert thunder.compile_stats(compiled)["eager_calls"] == 16 + 64 + 63
     assert thunder.compile_stats(compiled)["cache_hits"] == 2
 
 

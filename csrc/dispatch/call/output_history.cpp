@@ -19,8 +19,7 @@ namespace {
 constexpr const char* kWrittenOver =
     "one of the variables needed for gradient computation has been modified by an inplace operation: the compiled "
     "function wrote to it after it had computed this result of it. Hint: enable anomaly detection to find the "
-    "operation "
-    "that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).";
+    "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).";
 
 /// The node of a result whose history can only raise. It runs in its turn: `torch::autograd::Error` would come before
 /// leaves that eager gives their gradients first.

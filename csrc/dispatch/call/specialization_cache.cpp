@@ -351,12 +351,12 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
     add_location(failure.location);
     return nullptr;
   }
+  bool are_rare_now = false;
   if (!failure.is_of_program && (failure.follows_data || !failure.is_kept)) {
-    ++failed_traces_;
+    are_rare_now = ++failed_traces_ == kMostFailedTraces;
     ++refusals_[failure.cause];
   }
-  const bool may_go_on = warn_of_eager(failure) && (failed_traces_ != kMostFailedTraces || warn_of_rare_traces());
-  if (!may_go_on) Py_CLEAR(result);
+  if (!warn_of_eager(failure) || (are_rare_now && !warn_of_rare_traces())) Py_CLEAR(result);
   return result;
 }
 

@@ -142,7 +142,7 @@ PyObject* DataReads::item(PyObject* tensor) {
   try {
     if (holds_size(tensor)) return size_in(tensor);
     tracer::Recorder& recorder = *trace_->recorder;
-    const bool is_int = unpack_tensor(tensor).dim() == 0 && holds_int(recorder, tensor);
+    const bool is_int = has_ints(tensor);
     tracer::Number number;
     ir::ValueId value = ir::kNoValue;
     {

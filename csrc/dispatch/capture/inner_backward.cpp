@@ -400,10 +400,6 @@ bool goes_through(const Edge& edge, const std::unordered_set<const Node*>& nodes
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 /// Whether another result lies behind one: a gradient by way of it ends there.
 bool is_computed_from_another(const at::Tensor& result, std::span<const py::Ref> outputs) {
   std::unordered_set<const Node*> others;

@@ -13,6 +13,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/numbers/number_arguments.h"
 #include "dispatch/python/python_tensor.h"
+#include "tracer/evaluate.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_session.h"
 #include "tracer/trace_tensor.h"
@@ -101,8 +102,7 @@ py::Ref copy_memory(const SubstitutedCall& call) {
   if (known == nullptr && !copy.is_inference()) copy.unsafeGetTensorImpl()->bump_version();
   const py::Ref kept = checked(wrap_tensor(copy));
   if (PyDict_SetItem(copies, key.get(), kept.get()) < 0) throw PendingError();
-  const bool is_all = tensor.sizes().equals(memory.sizes()) && tensor.strides().equals(memory.strides()) &&
-                      tensor.storage_offset() == memory.storage_offset();
+  const bool is_all = tracer::is_laid_out_alike(tensor, memory);
   if (is_all && known == nullptr) return py::Ref::share(kept.get());
   return checked(wrap_tensor(is_all ? copy.detach()
                                     : at::as_strided(copy, tensor.sizes(), tensor.strides(),

@@ -409,6 +409,22 @@ PyObject* TorchHooks::position(PyObject* index) {
   return number && is_traced_number(number.get()) ? size_or_number(number.get()) : Py_XNewRef(number.get());
 }
 
+namespace {
+
+/// A tuple of what `give` makes of each item (new reference); null with an exception.
+template <typename Give>
+PyObject* tuple_of_each(PyObject* tuple, const Give& give) {
+  py::Ref items = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(tuple)));
+  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(tuple); ++i) {
+    PyObject* item = give(PyTuple_GET_ITEM(tuple, i));
+    if (item == nullptr) return nullptr;
+    PyTuple_SET_ITEM(items.get(), i, item);
+  }
+  return items.release();
+}
+
+}  // namespace
+
 PyObject* TorchHooks::index_with_numbers(PyObject* index) {
   if (is_traced_number(index) || is_position(index)) return position(index);
   if (PySlice_Check(index)) {
@@ -422,24 +438,12 @@ PyObject* TorchHooks::index_with_numbers(PyObject* index) {
     return tensor_of_list(index);
   }
   if (!PyTuple_CheckExact(index)) return look_inside(index, Inside::kSizes) ? Py_NewRef(index) : nullptr;
-  py::Ref items = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(index)));
-  for (Py_ssize_t i = 0; items && i < PyTuple_GET_SIZE(index); ++i) {
-    PyObject* item = index_with_numbers(PyTuple_GET_ITEM(index, i));
-    if (item == nullptr) return nullptr;
-    PyTuple_SET_ITEM(items.get(), i, item);
-  }
-  return items.release();
+  return tuple_of_each(index, [this](PyObject* item) { return index_with_numbers(item); });
 }
 
 PyObject* TorchHooks::operand(PyObject* number, PyObject* other, bool is_key) {
   if (PyTuple_CheckExact(number) && THPSize_Check(other) && !is_key) {
-    py::Ref sizes = py::Ref::steal(PyTuple_New(PyTuple_GET_SIZE(number)));
-    for (Py_ssize_t i = 0; sizes && i < PyTuple_GET_SIZE(number); ++i) {
-      PyObject* size = position(PyTuple_GET_ITEM(number, i));
-      if (size == nullptr) return nullptr;
-      PyTuple_SET_ITEM(sizes.get(), i, size);
-    }
-    return sizes.release();
+    return tuple_of_each(number, [this](PyObject* size) { return position(size); });
   }
   if (is_key && is_tensor(other) && !is_told_of_operations(other)) return index_with_numbers(number);
   if (is_key) {

@@ -412,15 +412,15 @@ bool decide_range(PyObject* callable, const NativeCall& call) {
   const auto is_int = [](PyObject* object) { return is_size_number(object) || PyLong_CheckExact(object); };
   if (!is_tensor(tensor) || !std::all_of(arguments, arguments + kCount, is_int)) return true;
   PyObject* size = PyObject_CallMethod(tensor, "size", "O", arguments[0]);
-  const py::Ref whole = py::Ref::steal(size == nullptr ? nullptr : present_sizes(size));
-  if (!whole) return PyErr_Clear(), true;  // `narrow` says what is wrong
+  const py::Ref extent = py::Ref::steal(size == nullptr ? nullptr : present_sizes(size));
+  if (!extent) return PyErr_Clear(), true;  // `narrow` says what is wrong
   const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
   const py::Ref start = py::Ref::share(arguments[1]), length = py::Ref::share(arguments[2]);
   const int is_from_begin = is_at_most(zero, start);
-  const py::Ref least = is_from_begin == 1 ? zero : py::Ref::steal(PyNumber_Negative(whole.get()));
+  const py::Ref least = is_from_begin == 1 ? zero : py::Ref::steal(PyNumber_Negative(extent.get()));
   const py::Ref end = py::Ref::steal(PyNumber_Add(start.get(), length.get()));
   return is_from_begin >= 0 && is_at_most(least, start) >= 0 && is_at_most(zero, length) >= 0 &&
-         is_at_most(end, is_from_begin == 1 ? whole : zero) >= 0;
+         is_at_most(end, is_from_begin == 1 ? extent : zero) >= 0;
 }
 
 }  // namespace

@@ -125,13 +125,22 @@ std::vector<runtime::Operand> operands_of(const ir::BoundSymbol& symbol, const i
   return operands;
 }
 
+namespace {
+
+/// Whether an operator whose schema says that it gives views launches nothing. Composites such as `reshape` may copy,
+/// as may `thunder::restride`, and nobody knows what operators of others do.
+bool only_makes_a_view(const c10::OperatorHandle& op) {
+  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return op.operator_name().getNamespace() == "aten" && !op.schema().is_mutable() && !is_composite;
+}
+
+}  // namespace
+
 void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
                     bool is_small) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   builder.call(op, operands_of(symbol, trace), result_slots(symbol), location_of(symbol), is_small);
-  // Composites such as `reshape` may copy.
-  const bool is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  if (symbol.op->view && !op.schema().is_mutable() && !is_composite) builder.launches_nothing();
+  if (symbol.op->view && only_makes_a_view(op)) builder.launches_nothing();
 }
 
 }  // namespace thunder::executors

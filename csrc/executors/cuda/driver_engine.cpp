@@ -64,20 +64,24 @@ bool is_worth_overlapping(const Driver& driver, const Launch& launch, const c10:
   return launch.grid * launch.threads >= kLeastThreads || is_capturing(driver, stream);
 }
 
-/// Launches a kernel that may begin while the one before it in the stream ends.
-Driver::Result launch_overlapping(const Driver& driver, Driver::Handle function, unsigned grid, unsigned threads,
-                                  Driver::Handle stream, void** arguments) {
+/// Launches a kernel, which may begin while the one before it in the stream ends where it `overlaps`.
+Driver::Result launch_function(const Driver& driver, const LaunchGraph::Function& function, Driver::Handle stream,
+                               bool overlaps) {
+  void* arguments[] = {const_cast<std::byte*>(function.argument.data())};
+  if (!overlaps) {
+    return driver.launch(function.handle, function.grid, 1, 1, function.threads, 1, 1, 0, stream, arguments, nullptr);
+  }
   constexpr int kProgrammaticSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
   LaunchAttribute overlap{};
   overlap.number = kProgrammaticSerialization;
   overlap.value = 1;
   LaunchConfiguration configuration;
-  configuration.grid[0] = grid;
-  configuration.block[0] = threads;
+  configuration.grid[0] = function.grid;
+  configuration.block[0] = function.threads;
   configuration.stream = stream;
   configuration.attributes = &overlap;
   configuration.attribute_count = 1;
-  return driver.launch_with(&configuration, function, arguments, nullptr);
+  return driver.launch_with(&configuration, function.handle, arguments, nullptr);
 }
 
 /// The device's context, which PyTorch uses too.
@@ -150,26 +154,21 @@ class LoadedModule : public Module {
   std::vector<std::pair<std::string, Driver::Handle>> functions_;
 };
 
+LaunchGraph::Function function_of(const Module& module, const Launch& launch, std::int64_t grid,
+                                  std::span<const std::byte> argument) {
+  return {static_cast<const LoadedModule&>(module).function(launch.name), static_cast<unsigned>(grid),
+          static_cast<unsigned>(launch.threads), argument};
+}
+
 std::vector<LaunchGraph::Function> functions_of(std::span<const QueuedLaunch> launches,
                                                 std::span<const std::byte> arguments) {
   std::vector<LaunchGraph::Function> functions;
   functions.reserve(launches.size());
   for (const QueuedLaunch& each : launches) {
-    functions.push_back({static_cast<const LoadedModule&>(*each.module).function(each.launch->name),
-                         static_cast<unsigned>(each.grid), static_cast<unsigned>(each.launch->threads),
-                         arguments.subspan(each.argument, each.size)});
+    const auto argument = arguments.subspan(each.argument, each.size);
+    functions.push_back(function_of(*each.module, *each.launch, each.grid, argument));
   }
   return functions;
-}
-
-LaunchGraph::LaunchOne launcher(const Driver& driver, at::Device device) {
-  return [&driver, overlaps = overlaps_kernels(device)](const LaunchGraph::Function& function, Driver::Handle stream) {
-    void* arguments[] = {const_cast<std::byte*>(function.argument.data())};
-    if (overlaps) {
-      return launch_overlapping(driver, function.handle, function.grid, function.threads, stream, arguments);
-    }
-    return driver.launch(function.handle, function.grid, 1, 1, function.threads, 1, 1, 0, stream, arguments, nullptr);
-  };
 }
 
 class DriverEngine : public Engine {
@@ -187,14 +186,10 @@ class DriverEngine : public Engine {
     const Driver& driver = Driver::get();
     require_context(driver, device);
     const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-    void* arguments[] = {const_cast<std::byte*>(argument.data())};
-    const Driver::Handle function = static_cast<const LoadedModule&>(module).function(launch.name);
-    const auto threads = static_cast<unsigned>(launch.threads);
-    const auto grid = static_cast<unsigned>(launch.grid);
-    const Driver::Result result =
-        driver.launch_with != nullptr && overlaps_kernels(device) && is_worth_overlapping(driver, launch, stream)
-            ? launch_overlapping(driver, function, grid, threads, stream.native_handle(), arguments)
-            : driver.launch(function, grid, 1, 1, threads, 1, 1, 0, stream.native_handle(), arguments, nullptr);
+    const bool overlaps =
+        driver.launch_with != nullptr && overlaps_kernels(device) && is_worth_overlapping(driver, launch, stream);
+    const LaunchGraph::Function function = function_of(module, launch, launch.grid, argument);
+    const Driver::Result result = launch_function(driver, function, stream.native_handle(), overlaps);
     if (result != 0) {
       driver.check(result, "launching " + std::to_string(launch.grid) + " x " + std::to_string(launch.threads) +
                                " threads of a fusion");
@@ -217,9 +212,13 @@ class DriverEngine : public Engine {
     const bool may_be_graph =
         launches.size() >= kLeast && driver.launch_graph != nullptr && !is_capturing(driver, stream);
     if (may_be_graph) {
-      if (kept == nullptr) kept = std::make_unique<LaunchGraph>(driver);
+      const auto* const known = static_cast<const LaunchGraph*>(kept.get());
+      if (known == nullptr || known->device() != device) kept = std::make_unique<LaunchGraph>(driver, device);
+      const auto launch_one = [&](const LaunchGraph::Function& function, Driver::Handle recording) {
+        return launch_function(driver, function, recording, overlaps_kernels(device));
+      };
       auto& graph = static_cast<LaunchGraph&>(*kept);
-      if (graph.launch(functions_of(launches, arguments), stream.native_handle(), launcher(driver, device))) return;
+      if (graph.launch(functions_of(launches, arguments), stream.native_handle(), launch_one)) return;
     }
     Engine::launch_group(launches, arguments, device, kept);
   }

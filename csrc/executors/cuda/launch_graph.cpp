@@ -4,11 +4,6 @@
 #include <cstring>
 
 namespace thunder::executors::cuda {
-namespace {
-
-void* data_of(std::span<const std::byte> argument) { return const_cast<std::byte*>(argument.data()); }
-
-}  // namespace
 
 bool LaunchGraph::launch(std::span<const Function> functions, Driver::Handle stream, const LaunchOne& launch_one) {
   // A recording takes as long as several launches of each kernel.
@@ -84,7 +79,7 @@ void LaunchGraph::update(Node& node, const Function& function) {
   const bool is_same = node.function == function.handle && node.grid == function.grid &&
                        node.threads == function.threads && std::ranges::equal(node.argument, function.argument);
   if (is_same) return;
-  void* argument = data_of(function.argument);
+  void* argument = const_cast<std::byte*>(function.argument.data());
   NodeParameters parameters;
   parameters.function = function.handle;
   parameters.grid[0] = function.grid;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -24,8 +26,11 @@ class LaunchGraph final : public LaunchGroup {
   /// Launches one function on a stream, so that it is recorded.
   using LaunchOne = std::function<Driver::Result(const Function& function, Driver::Handle stream)>;
 
-  explicit LaunchGraph(const Driver& driver) : driver_(driver) {}
+  LaunchGraph(const Driver& driver, at::Device device) : driver_(driver), device_(device) {}
   ~LaunchGraph() override { forget(); }
+
+  /// Where its functions are: those of another one are of another graph.
+  [[nodiscard]] at::Device device() const { return device_; }
 
   /// False: nothing has been done.
   [[nodiscard]] bool launch(std::span<const Function> functions, Driver::Handle stream, const LaunchOne& launch_one);
@@ -46,6 +51,7 @@ class LaunchGraph final : public LaunchGroup {
   void update(Node& node, const Function& function);
 
   const Driver& driver_;
+  at::Device device_;
   std::vector<Node> nodes_;
   Driver::Handle graph_ = nullptr;
   Driver::Handle executable_ = nullptr;

@@ -18,9 +18,10 @@ class NativeCalls {
   int before_python(const VectorCall& call, PyObject** result);
   /// Has functions under functools.lru_cache forget what the trace computed for them; once it is put back.
   void forget_memoized();
-  /// Whether the trace was refused for such a function, which has its result once the call has run in eager.
   /// After a call that may have written to a container or attribute.
   void after_writes(const VectorCall& call);
+  /// Whether the trace was refused for a function under functools.lru_cache, which has its result once the call has run
+  /// in eager.
   [[nodiscard]] bool has_fresh_memos() const { return !fresh_memos_.empty(); }
   /// Whether a function under functools.lru_cache runs: eager code would not run it at each call.
   [[nodiscard]] bool in_memoized_call() const { return memoized_depth_ > 0; }
