@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from thunder._arguments import require_callable, shown
 from thunder._check import load_extension
+from thunder._printed_source import define_function
 
 __all__ = ["BoundSymbol", "Trace", "TraceEdit", "Traces", "Value", "part_of"]
 
@@ -284,10 +285,7 @@ class Trace:
         """
         for name, what in self.missing_objects.items():
             raise ValueError(f"{name}: {what} was not stored with the trace; give it to Trace.load in `objects`")
-        namespace: dict[str, Any] = dict(self._native.context())
-        exec(compile(str(self), f"<thunder trace {self.name}>", "exec"), namespace)
-        function: Callable[..., Any] = namespace[self.name]
-        return function
+        return define_function(str(self), self.name, f"thunder trace {self.name}", dict(self._native.context()))
 
 
 def part_of(trace: Trace, symbols: Sequence[BoundSymbol], name: str) -> Trace:

@@ -29,9 +29,12 @@ struct LossArguments {
   [[nodiscard]] bool is_mean(const BoundSymbol& symbol) const {
     return symbol.arguments[first + 3] == ir::Argument(kMeanReduction);
   }
-  /// Rows of scores (`[N, C]` or `[N, C, H, W]`), all of the same weight, that become one number.
+  /// Rows of scores (`[N, C]` or `[N, C, H, W]`), all of the same weight, that become one number. Kernels of PyTorch
+  /// differ by version in which classes they take that are not 64-bit integers, and raise for the others.
   [[nodiscard]] bool are_plain(const BoundSymbol& symbol, const Trace& trace) const {
     const ir::TensorType* scores = argument_type(symbol, trace, first);
+    const ir::TensorType* classes = argument_type(symbol, trace, target());
+    if (classes == nullptr || classes->dtype != ir::Dtype::kInt64) return false;
     const auto* reduction = symbol.arguments[first + 3].get<std::int64_t>();
     const bool has_weight = !symbol.arguments[first + 2].is<ir::None>();
     const bool has_classes = scores != nullptr && (scores->sizes.size() == 2 || scores->sizes.size() == 4);

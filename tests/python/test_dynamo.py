@@ -98,6 +98,7 @@ def test_graphs_are_compiled_by_thunder(name: str) -> None:
     assert set(executors(backend)) == {"thunder"}
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="TorchDynamo itself ends the graph at quantize_per_tensor")
 @FALLBACK
 def test_refused_operation_runs_in_eager_with_its_line() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:

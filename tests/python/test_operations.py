@@ -145,7 +145,7 @@ ARITHMETIC = [
     ("outer", lambda a: torch.outer(a[0], a[1])),
     ("tensordot", lambda a: torch.tensordot(a, a, dims=([1], [1]))),
     ("prod", lambda a: (a.prod(), a.prod(1))),
-    ("amax", lambda a: (a.amax(1), a.aminmax(dim=0), a.argmax(), a.max())),
+    ("amax", lambda a: (a.amax(1), a.detach().aminmax(dim=0), a.argmax(), a.max())),
     ("median", lambda a: (a.median(), a.median(1).values, a.quantile(0.4))),
     ("clamp", lambda a: a.clamp(min=torch.zeros(4)).clamp_max(0.5)),
     ("int_to_float", lambda a: torch.arange(3).float() @ a),

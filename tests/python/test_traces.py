@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import linecache
+import traceback
 
+import pytest
 import torch
 
 import thunder
@@ -35,6 +39,23 @@ def test_traces_know_their_kind() -> None:
     kinds = [{trace.kind for trace in query(f)} for query in QUERIES]
     assert kinds == [{"computation", "forward"}, {"backward"}, {"prologue"}]
     assert thunder.Trace.of_function(torch.sin, torch.ones(2), name="backward").kind == "part"
+
+
+def test_function_of_a_trace_has_its_source_for_as_long_as_it_lives() -> None:
+    f, x, *_ = compiled_example()
+    stages = [thunder.last_traces(f)[0], thunder.last_traces(f)[-1]]
+    functions = [stage.python_callable() for stage in stages]
+    for stage, function in zip(stages, functions, strict=True):
+        assert inspect.getsource(function).strip() in str(stage)
+    with pytest.raises(RuntimeError) as caught:
+        functions[0](x, x)
+    lines = [frame.line for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert any("matmul" in (line or "") for line in lines), lines
+    files = [inspect.getsourcefile(inspect.unwrap(function)) for function in functions]
+    assert len(set(files)) == 2
+    del functions, function, caught
+    gc.collect()
+    assert not set(files) & set(linecache.cache)
 
 
 def test_every_stage_compiles_as_python() -> None:

@@ -397,6 +397,9 @@ def test_grad_does_not_follow_no_grad_around_it() -> None:
 
 
 def test_grad_in_inference_mode_is_refused() -> None:
+    with torch.inference_mode():
+        if not theirs.grad(scalar)(x()).any():
+            pytest.skip("this version of torch.func takes derivatives for zeros in inference mode")
     with torch.inference_mode(), pytest.raises(NotImplementedError, match="inference mode"):
         thunder.jit(lambda a: thunder.grad(scalar)(a), fullgraph=True)(x())
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import linecache
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from thunder._printed_source import define_function
 
 __all__ = ["Line", "StraightLine"]
 
@@ -92,12 +93,7 @@ class StraightLine:
         from thunder import prims
 
         namespace: dict[str, Any] = {"torch": torch, "prims": prims, **self.constants}
-        text = self.text(name)
-        file = f"<minify {hash(text) & 0xFFFFFFFF:08x}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        exec(compile(text, file, "exec"), namespace)
-        function: Callable[..., Any] = namespace[name]
-        return function
+        return define_function(self.text(name), name, "minify", namespace)
 
     def used(self) -> frozenset[str]:
         """Return the names that statements or the return read."""
