@@ -62,7 +62,8 @@ class FakeHooks final : public interpreter::TensorHooks {
 
 /// Takes every tensor.
 inline const interpreter::TensorCheck kAnyTensor{[](const void*, std::size_t, PyObject*) { return true; },
-                                                 [](PyObject*) { return std::string("a tensor"); }, nullptr};
+                                                 [](PyObject*) { return std::string("a tensor"); },
+                                                 [](PyObject*) { return interpreter::TensorMemory{}; }, nullptr};
 
 /// A module of its own, whose function `f` is traced, once, and then called.
 class TracedProgram {

@@ -1,7 +1,10 @@
 #include "dispatch/call/guarded_set.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "bridge/random.h"
 #include "dispatch/call/number_input.h"
@@ -27,12 +30,21 @@ std::string describe(PyObject* found) {
   return is_number ? interpreter::describe(found) : describe_tensor(unpack_tensor(found));
 }
 
+interpreter::TensorMemory memory_of(PyObject* found) {
+  if (!is_tensor(found)) return {found};
+  const c10::TensorImpl* impl = unpack_tensor(found).unsafeGetTensorImpl();
+  const auto* autograd = static_cast<const torch::autograd::AutogradMeta*>(impl->autograd_meta());
+  const auto* begin = reinterpret_cast<const std::byte*>(impl);
+  return {found, begin, begin + sizeof(c10::TensorImpl) / 2, begin + sizeof(c10::TensorImpl) - 1,
+          autograd == nullptr ? nullptr : &autograd->requires_grad_};
+}
+
 constexpr GuardedSet::Candidates kFirst = 1;
 
 }  // namespace
 
 interpreter::TensorCheck GuardedSet::tensor_check(const std::vector<TensorGuard>& guards) const {
-  return {matches, describe, guards.data()};
+  return {matches, describe, memory_of, guards.data()};
 }
 
 std::uint32_t GuardedSet::guard_number(const TensorGuard& guard) {

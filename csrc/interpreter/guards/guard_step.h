@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -44,12 +45,17 @@ enum class GuardOp : std::uint8_t {
 /// Whether a check is about two registers.
 [[nodiscard]] constexpr bool is_relation(GuardOp op) { return op == GuardOp::kSame || op == GuardOp::kNotSame; }
 
+/// Where a tensor and its metadata lie: addresses to prefetch, never looked into.
+using TensorMemory = std::array<const void*, 5>;
+
 /// Checks a tensor, or a number that an input stands for, against what it was at trace time. Supplied by the layer that
 /// knows torch.
 struct TensorCheck {
   bool (*matches)(const void* guards, std::size_t guard, PyObject* tensor) = nullptr;
   /// Metadata of a tensor as text.
   std::string (*describe)(PyObject* tensor) = nullptr;
+  /// Addresses that `matches` will read.
+  TensorMemory (*memory)(PyObject* tensor) = nullptr;
   const void* guards = nullptr;
 };
 
