@@ -97,6 +97,12 @@ std::optional<std::vector<Interval>> Lowering::intervals_over_space(const std::v
                                                                     const ir::TensorType& over) const {
   std::vector<Interval> result(space_.sizes.size());
   bool fits = product_of(over.sizes) == space_.count() && space_.interleaved == Dim(1);
+  for (std::size_t dim = 0; dim < over.sizes.size(); ++dim) {
+    // A dimension of one index is nowhere in the space, which so cannot say which index of the part that is, or that
+    // the part has none there.
+    const bool is_all_of_part = by_dim[dim].begin == Dim(0) && by_dim[dim].end == Dim(1);
+    fits = fits && (over.sizes[dim] != Dim(1) || is_all_of_part);
+  }
   for_each_dim(over, [&](std::size_t dim, std::span<const std::size_t> places) {
     Interval rest = by_dim[dim];
     if (rest.end - rest.begin == Dim(1)) rest.stride = 0;

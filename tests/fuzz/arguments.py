@@ -101,6 +101,8 @@ class Guesser:
             size = self.source.choice(shape) if shape else 1
             cut = self.source.randrange(size + 1)
             return str([cut, size - cut])
+        if name == "pad":
+            return str([self.source.choice((0, 0, 1, 1, -1, 2)) for _ in range(2 * self.source.choice((1, 2, rank)))])
         if name in ("repeats", "shifts"):
             return str([self.source.choice((1, 1, 2, 0)) for _ in range(rank)])
         return str([self.source.choice((0, 1, 1, 2)) for _ in range(self.source.choice((1, 2, rank)))])

@@ -18,6 +18,7 @@ from thunder._minify.straight_line import Line, StraightLine
 
 _MAX_ELEMENTS = 600
 _INDEX_NAMES = ("index", "indices", "target", "sorted_sequence")
+_LONG_ROWS = (32, 40, 67)
 _KINDS = ("pure", "view", "write", "out", "infix", "index", "assign", "sample", "number")
 
 
@@ -63,6 +64,8 @@ class _Writer:
         self.expressions: list[str] = []
         self.lines: list[str] = []
         self.sizes = tuple(self.source.sample((2, 3, 4, 5), 2))
+        if self.source.random() < 0.25:  # rows that are long enough for the kernels that copy them
+            self.sizes = (*self.sizes, self.source.choice(_LONG_ROWS))
         self.guess = Guesser(self.source, self.sizes, self.pick)
         self.count = 0
         weights = {"pure": 30, "view": 16, "infix": 12, "index": 8, "sample": 10}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from beside_eager import assert_as_eager
 
 import thunder
 
@@ -910,3 +911,32 @@ def test_strides_of_dimensions_with_one_index(name: str, layout: tuple[tuple[int
 
     x = torch.randn(50).as_strided(*layout)
     assert [y.stride() for y in thunder.jit(f, fullgraph=True)(x)] == [y.stride() for y in f(x)]
+
+
+PLACEMENTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "pad before": lambda x: F.pad(x, (0, 0, 1, -1), value=3.0),
+    "pad behind": lambda x: F.pad(x, (0, 0, -1, 1), value=3.0),
+    "pad more than there is": lambda x: F.pad(x, (0, 0, 2, -1))[:, 1:],
+    "cut before": lambda x: F.pad(x * 3, (0, 0, 1 - x.shape[1], 0)),
+    "cut behind": lambda x: F.pad(x * 3, (0, 0, 0, 1 - x.shape[1])),
+    "cut columns": lambda x: F.pad(x, (1, -2), value=1.0),
+    "pad first": lambda x: F.pad(x, (0, 0, 0, 0, 1, -1), value=3.0),
+    "difference": lambda x: F.pad(x[:, 1:] - x[:, :-1], (0, 0, 1, 0)) * x,
+    "one of many": lambda x: F.pad(x[:, -1:] * x[:, :1], (0, 0, x.shape[1] - 1, 0)) * x,
+    "cat with none": lambda x: torch.cat([x[:, :0], x, x[:, 1:]], 1) * 2,
+    "stack": lambda x: torch.stack([x, x.tanh()], 1)[:, 1] * x,
+    "scattered": lambda x: torch.slice_scatter(x * 2, x[:, -1:], 1, x.shape[1] - 1) * x,
+    "selected": lambda x: torch.select_scatter(x * 2, x[:, 0], 1, x.shape[1] - 1) * x,
+}
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_parts_along_a_dimension_of_few_indices(name: str, length: int) -> None:
+    """A dimension of one index has no place in the space of a kernel."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return PLACEMENTS[name](x).sin() * 0.5 + 0.1
+
+    for batch in (1, 2):
+        assert_as_eager(program, torch.randn(batch, length, 64, requires_grad=True))
