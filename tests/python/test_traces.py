@@ -53,7 +53,13 @@ def test_function_of_a_trace_has_its_source_for_as_long_as_it_lives() -> None:
     assert any("matmul" in (line or "") for line in lines), lines
     files = [inspect.getsourcefile(inspect.unwrap(function)) for function in functions]
     assert len(set(files)) == 2
+    again = stages[0].python_callable()
+    assert inspect.getsourcefile(inspect.unwrap(again)) == files[0]
     del functions, function, caught
+    gc.collect()
+    assert set(files) & set(linecache.cache) == {files[0]}
+    assert inspect.getsource(again).strip() in str(stages[0])
+    del again
     gc.collect()
     assert not set(files) & set(linecache.cache)
 
