@@ -163,7 +163,7 @@ bool ProgramCode::is_for(std::span<const at::Tensor> inputs) const {
 }
 
 void ProgramCode::rethrow_with_origin(std::size_t instruction) const {
-  // What waits at the end is launched behind the last one.
+  // Kernels that wait at the end are launched behind the last one.
   const Origin& origin = origins[std::min(instruction, origins.size() - 1)];
   try {
     throw;
