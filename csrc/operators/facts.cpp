@@ -57,10 +57,6 @@ constexpr Row kRows[] = {
     {"aten::_unpack_dual", kWrapsTensors},
     {"aten::_unsafe_view", kMayReturnArgument | kIsUnsafeView},
     {"aten::_version", kAsksAboutTensor},
-    // These read memory in order, which PyTorch's formulas see to by `contiguous()`: of what is recorded as contiguous
-    // that is nothing.
-    {"aten::_weight_norm_interface", kReadsStrides},
-    {"aten::_weight_norm_interface_backward", kReadsStrides},
     {"aten::add", kWrapsNumbers},
     {"aten::alpha_dropout", kDrawsRandomNumbers},
     {"aten::amax", kIsCheap},

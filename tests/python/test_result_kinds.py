@@ -208,6 +208,106 @@ def _(x: Tensor) -> Tensor:
 laid_otherwise.register_autograd(lambda ctx, grad: laid_otherwise(grad))
 
 
+@torch.library.custom_op("thunder_test::laid_in_reverse", mutates_args=())
+def laid_in_reverse(x: Tensor) -> Tensor:
+    dims = tuple(range(x.dim() - 1, -1, -1))
+    return x.permute(dims).clone(memory_format=torch.contiguous_format).permute(dims)
+
+
+@laid_in_reverse.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype)
+
+
+laid_in_reverse.register_autograd(lambda ctx, grad: laid_in_reverse(grad))
+
+
+def in_reverse(structure: Any) -> Any:
+    """Lay all tensors out in the reverse order, by a kernel whose description says that they are contiguous."""
+
+    def change(x: Any) -> Any:
+        is_taken = isinstance(x, Tensor) and x.layout == torch.strided and (x.is_floating_point() or x.is_complex())
+        return laid_in_reverse(x) if is_taken else x
+
+    return torch.utils._pytree.tree_map(change, structure)
+
+
+def values_and_gradients(program: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    leaves: list[Tensor] = []
+
+    def leaf(x: Tensor) -> Tensor:
+        x = x.detach().clone().requires_grad_(x.requires_grad)
+        leaves.extend([x] if x.requires_grad else [])
+        return x
+
+    torch.manual_seed(0)
+    args, kwargs = mapped(leaf, args, kwargs)
+    results = [x for x in torch.utils._pytree.tree_leaves(program(*args, **kwargs)) if isinstance(x, Tensor)]
+    roots = [x for x in results if x.requires_grad]
+    cotangents = [torch.linspace(1, 2, x.numel()).reshape(x.shape).to(x.dtype) for x in roots]
+    gradients = torch.autograd.grad(roots, leaves, cotangents, allow_unused=True) if roots else ()
+    return [*(x.detach() for x in results), *gradients]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_round_trips")
+@pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
+def test_operators_between_kernels_that_lay_out_otherwise() -> None:
+    """Kernels that read memory in order get it in order, also where it was only recorded as contiguous."""
+    wrong = []
+    for operator, args, kwargs in samples(2, True):
+
+        def program(*args: Any, call: Callable[..., Any] = operator.op, **kwargs: Any) -> Any:
+            args, kwargs = in_reverse((args, kwargs))
+            return in_reverse(call(*args, **kwargs))
+
+        try:
+            theirs = values_and_gradients(program, args, kwargs)
+        except REFUSALS:
+            continue
+        try:
+            ours = values_and_gradients(thunder.jit(program), args, kwargs)
+            torch.testing.assert_close(ours, theirs, equal_nan=True)
+        except Exception as error:  # a warning among them
+            wrong.append(f"{operator.name}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+GROUP_NORMS: dict[str, Callable[..., Tensor]] = {
+    "norm": lambda x, w, b: F.group_norm(laid_in_reverse(x), 2, w, b),
+    "norm and its gradient": lambda x, w, b: laid_in_reverse(F.group_norm(x, 2, w, b)),
+    "fused": lambda x, w, b: (F.group_norm(laid_in_reverse(x) + 1, 2, w, b) * 2).sin(),
+    "without a weight": lambda x, w, b: laid_in_reverse(F.group_norm(laid_in_reverse(x), 2)) * w.sum() * b.sum(),
+    "twice": lambda x, w, b: torch.autograd.grad(
+        laid_in_reverse(F.group_norm(laid_in_reverse(x), 2, w, b)).pow(3).sum(), x, create_graph=True
+    )[0],
+}
+
+
+@pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("shape", [(2, 4, 5), (2, 4, 5, 6), (1, 4, 1, 3), (2, 4, 2, 3, 2)], ids=str)
+@pytest.mark.parametrize("name", GROUP_NORMS)
+def test_group_norm_of_what_a_kernel_lays_out_otherwise(name: str, shape: tuple[int, ...]) -> None:
+    compiled = thunder.jit(GROUP_NORMS[name])
+    for _ in range(2):
+        args = [torch.randn(shape, dtype=torch.float64), *(torch.rand(4, dtype=torch.float64) for _ in range(2))]
+        args = [x.requires_grad_() for x in args]
+        theirs = values_and_gradients(GROUP_NORMS[name], args, {})
+        torch.testing.assert_close(values_and_gradients(compiled, args, {}), theirs)
+
+
+@pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
+def test_number_read_behind_a_group_norm_of_what_a_kernel_lays_out_otherwise() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = F.group_norm(laid_in_reverse(x), 2)
+        return y * 2 if y[0, 0, 0, 0] > y[0, 1, 1, 1] else y * 3
+
+    compiled = thunder.jit(program)
+    for _ in range(4):
+        x = torch.randn(2, 4, 5, 6)
+        torch.testing.assert_close(compiled(x), program(x))
+
+
 def test_weight_norm_of_what_a_kernel_lays_out_otherwise() -> None:
     """It reads memory in order, and relies on `contiguous()`, which is nothing for what was recorded as contiguous."""
 

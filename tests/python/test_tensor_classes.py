@@ -128,6 +128,37 @@ def parameter_of_a_module() -> Changing:
     ]
 
 
+def method_of_a_plain_tensor() -> Changing:
+    x = torch.ones(2)
+    return lambda: x.sum() * 2, [
+        lambda: setattr(x, "sum", lambda: torch.ones(1) * 7),
+        lambda: delattr(x, "sum"),
+        lambda: x.__dict__.update(sum=lambda: torch.ones(1) * 8),
+    ]
+
+
+def method_of_a_parameter() -> Changing:
+    x: Any = nn.Parameter(torch.ones(2))
+    x.tag = 1
+    return lambda: x.mean() * 2, [
+        lambda: setattr(x, "mean", lambda: torch.ones(1) * 7),
+        lambda: setattr(x, "tag", 2),
+        lambda: delattr(x, "mean"),
+    ]
+
+
+def method_of_one_of_many_parameters() -> Changing:
+    """So many that guards are told by words of memory."""
+    model: Any = nn.Sequential(*(nn.Linear(2, 2) for _ in range(12)))
+    x = torch.ones(2)
+    return lambda: sum(p.mul(2).sum() for p in model.parameters()) * model(x), [
+        lambda: setattr(model[7].bias, "mul", lambda other: torch.ones(1) * 7),
+        lambda: delattr(model[7].bias, "mul"),
+        lambda: setattr(model[3].weight, "sum", lambda: torch.ones(1)),
+        lambda: setattr(model[3].weight, "mul", lambda other: torch.ones(1) * 3),
+    ]
+
+
 CHANGES: dict[str, Callable[[], Changing]] = {
     "attribute": of_attribute(lambda x: x.k),
     "attribute by getattr": of_attribute(lambda x: getattr(x, "k", 7)),
@@ -143,6 +174,9 @@ CHANGES: dict[str, Callable[[], Changing]] = {
             attribute_that_is_missing,
             torch_function,
             parameter_of_a_module,
+            method_of_a_plain_tensor,
+            method_of_a_parameter,
+            method_of_one_of_many_parameters,
         )
     },
 }
@@ -283,3 +317,23 @@ def test_weak_references_of_an_input_are_those_of_eager() -> None:
     kept = weakref.ref(x)
     torch.testing.assert_close(compiled(x), x * 3)
     assert kept() is x
+
+
+def test_attributes_that_hide_no_method_make_no_specialization() -> None:
+    compiled = thunder.jit(lambda x: x.sum() * x.mean())
+    x: Any = torch.ones(3)
+    for tag in range(3):
+        compiled(x)
+        x.tag = tag
+        setattr(x, f"tag{tag}", tag)
+        x.__dict__[f"other{tag}"] = tag
+    assert thunder.cache_misses(compiled) == 1
+
+
+def test_explanation_of_a_hidden_method() -> None:
+    compiled = thunder.jit(lambda x: x.sum() * 2)
+    x: Any = torch.ones(3)
+    compiled(x)
+    x.sum = lambda: torch.ones(1)
+    compiled(x)
+    assert "attributes that hide ('sum',)" in str(thunder.explain_misses(compiled))

@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "bridge/constant.h"
 #include "bridge/convert.h"
+#include "bridge/memory_order.h"
 #include "ir/symbol_values.h"
+#include "operators/memory_order.h"
 
 namespace thunder::executors {
 namespace {
@@ -134,11 +136,22 @@ bool only_makes_a_view(const c10::OperatorHandle& op) {
   return op.operator_name().getNamespace() == "aten" && !op.schema().is_mutable() && !is_composite;
 }
 
+void call_in_order(const void* state, std::vector<c10::IValue>& stack) {
+  const auto& op = *static_cast<const c10::OperatorHandle*>(state);
+  bridge::lay_out_in_order(op.schema(), std::span(stack).last(op.schema().arguments().size()));
+  op.callBoxed(stack);
+}
+
 }  // namespace
 
 void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
                     bool is_small) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
+  if (operators::reads_memory_in_order(*symbol.op)) {
+    builder.call(op, &call_in_order, std::make_shared<const c10::OperatorHandle>(op), operands_of(symbol, trace),
+                 result_slots(symbol), location_of(symbol));
+    return;
+  }
   builder.call(op, operands_of(symbol, trace), result_slots(symbol), location_of(symbol), is_small);
   if (symbol.op->view && only_makes_a_view(op)) builder.launches_nothing();
 }

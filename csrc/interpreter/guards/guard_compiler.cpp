@@ -20,7 +20,9 @@ bool is_fact(Accessor accessor) {
 }
 
 std::string describe_expectation(const Node& owner, const Read& read) {
-  if (read.accessor == Accessor::kState) return describe_state(owner.object.get(), read.value.get());
+  if (read.accessor == Accessor::kState) {
+    return describe_state(owner.object.get(), static_cast<StateKind>(read.index), read.value.get());
+  }
   switch (read.expectation) {
     case Expectation::kIdentity:
     case Expectation::kEquality:

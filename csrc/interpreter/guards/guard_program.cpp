@@ -36,8 +36,9 @@ std::string describe_found(const GuardInstruction& check, py::Borrowed value, co
   const bool is_memo = check.op == GuardOp::kState && static_cast<StateKind>(check.number) == StateKind::kMemo;
   if (is_memo) return describe(value) + ", which keeps it no more";
   if (check.op == GuardOp::kState) {
-    const py::Ref state = state_of(value, static_cast<StateKind>(check.number));
-    if (state) return describe_state(value, state.get());
+    const auto kind = static_cast<StateKind>(check.number);
+    const py::Ref state = state_of(value, kind);
+    if (state) return describe_state(value, kind, state.get());
     PyErr_Clear();
   }
   return check.op == GuardOp::kSame ? "another object" : describe(value);

@@ -236,6 +236,30 @@ bool has_subclasses(py::Borrowed type, py::Borrowed references) {
   return true;
 }
 
+/// Names of the class that attributes of the object hide, as a tuple; null with an exception.
+py::Ref hidden_names(py::Borrowed object) {
+  const bool has_none = dict_that_is_made(object) == nullptr && count_of_inline_attributes(object) == 0;
+  const py::Ref dict = py::Ref::steal(has_none ? PyDict_New() : PyObject_GenericGetDict(object, nullptr));
+  py::Ref names = py::Ref::steal(dict ? PyList_New(0) : nullptr);
+  PyObject* name = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t place = 0; names && PyDict_Next(dict.get(), &place, &name, &value) != 0;) {
+    const bool hides = PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(object), name) != nullptr;
+    if (hides && PyList_Append(names.get(), name) < 0) return nullptr;
+  }
+  return names ? py::Ref::steal(PyList_AsTuple(names.get())) : nullptr;
+}
+
+/// Most objects have no attributes that hide one of the class: those are told without making anything.
+bool has_hidden_names(py::Borrowed object, py::Borrowed names) {
+  PyObject* dict = dict_that_is_made(object);
+  const bool has_none = dict == nullptr ? count_of_inline_attributes(object) == 0 : PyDict_GET_SIZE(dict) == 0;
+  if (has_none) return PyTuple_GET_SIZE(names) == 0;
+  const py::Ref found = hidden_names(object);
+  if (!found) PyErr_Clear();
+  return found && are_equal(found.get(), names);
+}
+
 /// Whether the state that is kept of an object is the object itself, or a weak reference to it.
 bool is_object(py::Borrowed object, py::Borrowed state) {
   return object == state || (PyWeakref_CheckRefExact(state) && PyWeakref_GET_OBJECT(state) == object);
@@ -268,6 +292,7 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
     return py::Ref::steal(PyWeakref_NewRef(object, nullptr));
   }
   if (kind == StateKind::kSubclasses) return references_to_subclasses(object);
+  if (kind == StateKind::kHidden) return hidden_names(object);
   if (kind != StateKind::kBuffer) return py::Ref::share(object);
   Memory memory(object);
   if (memory.is_open() && memory.holds_addresses()) {
@@ -286,11 +311,12 @@ py::Ref state_of(py::Borrowed object, StateKind kind) {
 bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
   if (kind == StateKind::kBuffer) return has_memory(object, state);
   if (kind == StateKind::kSubclasses) return has_subclasses(object, state);
+  if (kind == StateKind::kHidden) return has_hidden_names(object, state);
   if (kind == StateKind::kMemo) return is_memoized(object) && has_memo_entry(object, state);
   return is_object(object, state) || (kind == StateKind::kValue && same_value(object, state));
 }
 
-std::string describe_state(py::Borrowed object, py::Borrowed state) {
+std::string describe_state(py::Borrowed object, StateKind kind, py::Borrowed state) {
   if (is_object(object, state)) {
     reprfunc own = PyLong_Check(object)      ? PyLong_Type.tp_repr
                    : PyUnicode_Check(object) ? PyUnicode_Type.tp_repr
@@ -301,7 +327,8 @@ std::string describe_state(py::Borrowed object, py::Borrowed state) {
     PyErr_Clear();
     return content == nullptr ? describe(object) : std::string(Py_TYPE(object)->tp_name) + "(" + content + ")";
   }
-  if (PyList_Check(static_cast<PyObject*>(state))) return std::to_string(PyList_GET_SIZE(state)) + " subclasses";
+  if (kind == StateKind::kSubclasses) return std::to_string(PyList_GET_SIZE(state)) + " subclasses";
+  if (kind == StateKind::kHidden) return "attributes that hide " + describe(state);
   const py::Ref bytes = py::Ref::share(PyTuple_GET_ITEM(state, 1));
   if (is_memoized(object))
     return describe(object) + ", which keeps a result for " + describe(PyTuple_GET_ITEM(state, 0));

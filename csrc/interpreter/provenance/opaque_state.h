@@ -15,6 +15,7 @@ enum class StateKind : std::uint8_t {
   kBuffer,      ///< memory: bytearray, array, an array of NumPy
   kMemo,        ///< a result that a function under functools.lru_cache keeps
   kSubclasses,  ///< which classes derive from a class
+  kHidden,      ///< names of the class that attributes of the object hide
 };
 
 /// The class in C that a class is or builds on.
@@ -23,7 +24,8 @@ enum class StateKind : std::uint8_t {
 [[nodiscard]] StateKind state_kind(py::Borrowed object);
 /// Whether such a state may change while the object stays.
 [[nodiscard]] constexpr bool may_change(StateKind kind) {
-  return kind == StateKind::kBuffer || kind == StateKind::kMemo || kind == StateKind::kSubclasses;
+  return kind == StateKind::kBuffer || kind == StateKind::kMemo || kind == StateKind::kSubclasses ||
+         kind == StateKind::kHidden;
 }
 /// Whether it is an array's `flat` of NumPy.
 [[nodiscard]] bool is_flat_iterator(py::Borrowed object);
@@ -32,12 +34,12 @@ enum class StateKind : std::uint8_t {
 
 /// The copy of an object's state that a guard keeps: its memory, or the object itself, by a weak reference where the
 /// type has them and only the identity counts; that of a kMemo is the entry of the cache, that of kSubclasses a list of
-/// weak references. Null with an exception set.
+/// weak references, that of kHidden a tuple. Null with an exception set.
 [[nodiscard]] py::Ref state_of(py::Borrowed object, StateKind kind);
 /// Whether an object, of the type that the guarded one had, is in that state. Runs no user code, raises nothing.
 [[nodiscard]] bool has_state(py::Borrowed object, StateKind kind, py::Borrowed state);
 /// For people: the state of an object like `object`.
-[[nodiscard]] std::string describe_state(py::Borrowed object, py::Borrowed state);
+[[nodiscard]] std::string describe_state(py::Borrowed object, StateKind kind, py::Borrowed state);
 /// Puts memory back as `state_of` saw it; 0 or -1.
 int restore_buffer(py::Borrowed object, py::Borrowed state);
 

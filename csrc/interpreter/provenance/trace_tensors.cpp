@@ -7,6 +7,7 @@
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/loop/observe.h"
 #include "interpreter/provenance/containers.h"
+#include "interpreter/provenance/opaque_state.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/deque.h"
 #include "interpreter/python/dict_view.h"
@@ -166,6 +167,10 @@ void TraceTensors::read_attribute_behind(py::Borrowed traced, py::Borrowed name,
 bool TraceTensors::read_all_attributes_behind(py::Borrowed traced) {
   Node* dict = dict_behind(traced);
   return dict == nullptr || reads_.read_original_contents(*dict);
+}
+
+void TraceTensors::read_hidden_names_behind(py::Borrowed traced) {
+  if (Node* node = node_behind(traced, state_)) reads_.record_state_as(*node, StateKind::kHidden);
 }
 
 PyObject* TraceTensors::read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value) {

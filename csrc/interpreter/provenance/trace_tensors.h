@@ -26,6 +26,8 @@ class TraceTensors {
   PyObject* read_behind(py::Borrowed traced, py::Borrowed name);
   void read_attribute_behind(py::Borrowed traced, py::Borrowed name, py::Borrowed value);
   bool read_all_attributes_behind(py::Borrowed traced);
+  /// Guards which names of its class attributes of the tensor behind a trace tensor hide.
+  void read_hidden_names_behind(py::Borrowed traced);
   /// `value` (stolen) is what the trace tensor says by itself.
   PyObject* read_tensor_attribute(py::Borrowed traced, py::Borrowed name, PyObject* value);
 

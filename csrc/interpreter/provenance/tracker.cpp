@@ -119,8 +119,13 @@ PyObject* Tracker::read_attribute(PyObject* owner, PyObject* name, AttributeSour
       break;
     }
     case AttributeSource::kType:
-      // An attribute of its own may hide it. Programs ask plain tensors for methods all the time, and give them none.
-      if (is_tensor && reads_.is_of_own_class(owner)) tensors_.read_attribute_behind(owner, name, nullptr);
+      // An attribute of its own may hide it. Plain tensors are asked for methods all the time, and seldom have one:
+      // they get one guard for all names.
+      if (is_tensor && reads_.is_of_own_class(owner)) {
+        tensors_.read_attribute_behind(owner, name, nullptr);
+      } else if (is_tensor) {
+        tensors_.read_hidden_names_behind(owner);
+      }
       reads_.record_absent_from_instance(owner, name);
       return tensors_.present(value, in_class);
     case AttributeSource::kTypeObject:

@@ -218,4 +218,45 @@ inline bool has_instance_dict(PyTypeObject* type) {
   return type->tp_dictoffset != 0;
 }
 
+/// The `__dict__` of an instance as far as it is made: null where attributes lie in the object, or there are none.
+inline PyObject* dict_that_is_made(PyObject* object) {
+#if PY_VERSION_HEX >= 0x030b0000
+  if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) {
+#if PY_VERSION_HEX >= 0x030d0000
+    return reinterpret_cast<PyObject*>(_PyObject_ManagedDictPointer(object)->dict);
+#elif PY_VERSION_HEX >= 0x030c0000
+    const PyDictOrValues place = *_PyObject_DictOrValuesPointer(object);
+    return _PyDictOrValues_IsValues(place) ? nullptr : _PyDictOrValues_GetDict(place);
+#else
+    return *_PyObject_ManagedDictPointer(object);
+#endif
+  }
+#endif
+  PyObject** place = has_instance_dict(Py_TYPE(object)) ? _PyObject_GetDictPtr(object) : nullptr;
+  return place == nullptr ? nullptr : *place;
+}
+
+/// How many attributes lie in the object while it has no `__dict__`.
+inline int count_of_inline_attributes(PyObject* object) {
+#if PY_VERSION_HEX >= 0x030d0000
+  if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_INLINE_VALUES)) return 0;
+  const PyDictValues* values = _PyObject_InlineValues(object);
+  return values->valid != 0 ? values->size : 0;
+#elif PY_VERSION_HEX >= 0x030b0000
+  if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return 0;
+#if PY_VERSION_HEX >= 0x030c0000
+  const PyDictOrValues place = *_PyObject_DictOrValuesPointer(object);
+  if (!_PyDictOrValues_IsValues(place)) return 0;
+  const PyDictValues* values = _PyDictOrValues_GetValues(place);
+#else
+  const PyDictValues* values = *_PyObject_ValuesPointer(object);
+  if (values == nullptr) return 0;
+#endif
+  return reinterpret_cast<const std::uint8_t*>(values)[-2];  // they were set in an order, which has this length
+#else
+  static_cast<void>(object);
+  return 0;
+#endif
+}
+
 }  // namespace thunder::interpreter
