@@ -364,6 +364,8 @@ ProgramCapture::Known ProgramCapture::known(const Known& before, bool failed) co
               before.has_plain_numbers || numbers_->are_refused};
   // A backward that looks at a number may only compute where that is a constant.
   if (failed && found.sizes.constants != before.sizes.constants) found.backwards = before.backwards;
+  // A backward that runs as Python from now on needed sizes only to be recorded.
+  if (found.backwards != before.backwards) found.sizes = before.sizes;
   return found;
 }
 

@@ -188,7 +188,7 @@ std::optional<Dim> SizeFit::add(const Dim& dim) {
   if (is_one_number(numbers)) return Dim(numbers[0]);
   const auto [place, is_new] = known_.try_emplace(numbers, dim);
   if (!is_new && place->second && *place->second != dim) return place->second;
-  if (is_new || !place->second) expressions_.push_back(dim);
+  if (is_new || !place->second) keep(dim, numbers);
   place->second = dim;
   return std::nullopt;
 }
@@ -216,16 +216,19 @@ std::vector<std::pair<Dim, Dim>> SizeFit::add_all(const Trace& trace) {
 }
 
 std::vector<std::pair<Dim, Dim>> SizeFit::multiples_by_chance() const {
-  std::vector<Numbers> values;
-  for (const Dim& dim : expressions_) values.push_back(evaluate_all(dim));
   std::vector<std::pair<Dim, Dim>> found;
   for (std::size_t i = 0; i < expressions_.size(); ++i) {
     for (std::size_t j = 0; j < expressions_.size(); ++j) {
-      const auto multiple = i == j ? std::nullopt : as_multiple(values[i], values[j], expressions_[j]);
+      const auto multiple = i == j ? std::nullopt : as_multiple(values_[i], values_[j], expressions_[j]);
       if (multiple && *multiple != expressions_[i]) found.emplace_back(expressions_[i], *multiple);
     }
   }
   return found;
+}
+
+void SizeFit::keep(const Dim& dim, const Numbers& numbers) {
+  expressions_.push_back(dim);
+  values_.push_back(numbers);
 }
 
 std::optional<Dim> SizeFit::find(const Numbers& numbers) {
@@ -233,19 +236,20 @@ std::optional<Dim> SizeFit::find(const Numbers& numbers) {
   const auto [place, is_new] = known_.try_emplace(numbers);
   if (!is_new) return place->second;
   place->second = derive(numbers);
-  if (place->second) expressions_.push_back(*place->second);
+  if (place->second) keep(*place->second, numbers);
   return place->second;
 }
 
 std::optional<Dim> SizeFit::derive(const Numbers& numbers) const {
-  std::vector<Numbers> values;
-  for (const Dim& dim : expressions_) values.push_back(evaluate_all(dim));
   for (std::size_t i = 0; i < expressions_.size(); ++i) {
-    if (auto found = as_multiple(numbers, values[i], expressions_[i])) return found;
+    if (auto found = as_multiple(numbers, values_[i], expressions_[i])) return found;
   }
   for (std::size_t i = 0; i < expressions_.size(); ++i) {
-    for (const Dim& half : {floor_divide(expressions_[i], 2), floor_divide(expressions_[i] + Dim(1), 2)}) {
-      if (auto found = as_multiple(numbers, evaluate_all(half), half)) return found;
+    for (const std::int64_t added : {0, 1}) {
+      Numbers halves = values_[i];
+      for (std::int64_t& each : halves) each = (each + added) >> 1;
+      if (!as_multiple(numbers, halves, 0)) continue;
+      return as_multiple(numbers, halves, floor_divide(expressions_[i] + Dim(added), 2));
     }
   }
   const auto all = [&](const auto& is_equal) {
@@ -258,16 +262,17 @@ std::optional<Dim> SizeFit::derive(const Numbers& numbers) const {
     for (std::size_t j = 0; j < expressions_.size(); ++j) {
       const Dim& left = expressions_[i];
       const Dim& right = expressions_[j];
-      const auto quotient_of_product = [&](std::size_t k) { return numbers[k] % (values[i][k] * values[j][k]) == 0; };
-      if (j >= i && all([&](std::size_t k) { return values[i][k] * values[j][k] != 0; }) && all(quotient_of_product)) {
-        const std::int64_t factor = numbers[0] / (values[i][0] * values[j][0]);
-        const auto is_product = [&](std::size_t k) { return numbers[k] == factor * values[i][k] * values[j][k]; };
+      const auto quotient_of_product = [&](std::size_t k) { return numbers[k] % (values_[i][k] * values_[j][k]) == 0; };
+      const auto is_divisor = [&](std::size_t k) { return values_[i][k] * values_[j][k] != 0; };
+      if (j >= i && all(is_divisor) && all(quotient_of_product)) {
+        const std::int64_t factor = numbers[0] / (values_[i][0] * values_[j][0]);
+        const auto is_product = [&](std::size_t k) { return numbers[k] == factor * values_[i][k] * values_[j][k]; };
         if (all(is_product)) return Dim(factor) * left * right;
       }
-      if (j > i && all([&](std::size_t k) { return numbers[k] == values[i][k] + values[j][k]; })) return left + right;
-      if (all([&](std::size_t k) { return numbers[k] == values[i][k] - values[j][k]; })) return left - right;
-      const auto quotient = exact_quotient(left, right);
-      if (quotient && all([&](std::size_t k) { return numbers[k] * values[j][k] == values[i][k]; })) return quotient;
+      if (j > i && all([&](std::size_t k) { return numbers[k] == values_[i][k] + values_[j][k]; })) return left + right;
+      if (all([&](std::size_t k) { return numbers[k] == values_[i][k] - values_[j][k]; })) return left - right;
+      if (!all([&](std::size_t k) { return numbers[k] * values_[j][k] == values_[i][k]; })) continue;
+      if (auto quotient = exact_quotient(left, right)) return quotient;
     }
   }
   return std::nullopt;

@@ -55,10 +55,12 @@ class SizeFit {
  private:
   [[nodiscard]] std::optional<Dim> derive(const std::vector<std::int64_t>& numbers) const;
   [[nodiscard]] std::vector<std::int64_t> evaluate_all(const Dim& dim) const;
+  void keep(const Dim& dim, const std::vector<std::int64_t>& numbers);
 
   SizeSamples samples_;
   std::map<std::vector<std::int64_t>, std::optional<Dim>> known_;
   std::vector<Dim> expressions_;
+  std::vector<std::vector<std::int64_t>> values_;  ///< numbers that each expression is, by sample
 };
 
 /// Whether objects of two traces of one family are alike.

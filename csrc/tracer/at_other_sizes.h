@@ -17,6 +17,7 @@ class Recorder;
 class Recording;
 class TraceNode;
 struct CustomGradient;
+struct PythonFunction;
 
 /// Is told how a backward is recorded that the program brought along, to do the same at other sizes. Its operations are
 /// followed as those of the program are; values have the same numbers in all recorders.
@@ -53,6 +54,12 @@ class GradientFollower {
 
 /// `RecordingHost::derive` for a node of the program.
 [[nodiscard]] std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Tensor> cotangents);
+
+/// `AdoptedGradients::add_python_function`, here and at other sizes.
+[[nodiscard]] at::Tensor add_python_function_at_all_sizes(Recorder& program, std::span<const at::Tensor> results,
+                                                          std::span<const at::Tensor> inputs,
+                                                          std::span<const at::Tensor> saved,
+                                                          const std::shared_ptr<const PythonFunction>& function);
 
 /// `data` is the `.data` of a tensor.
 void follow_data_attribute(const at::Tensor& tensor, const at::Tensor& data);

@@ -13,6 +13,7 @@
 #include "tracer/at_other_sizes.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
 #include "tracer/size_node.h"
@@ -140,11 +141,14 @@ at::Tensor FollowedData::held_number(const at::Tensor& tensor, at::ScalarType dt
 
 namespace {
 
+void set_history(const at::Tensor& tensor, ir::ValueId value) {
+  torch::autograd::set_history(tensor, autograd::make_node<OutsideNode>("FollowedBackward", value, 0));
+}
+
 /// Makes a tensor one that requires grad; no gradient is taken there of what the program brought along.
 void give_history(const at::Tensor& tensor, ir::ValueId value) {
   trace_impl(tensor)->state()->value = value;
-  if (tensor.requires_grad()) return;
-  torch::autograd::set_history(tensor, autograd::make_node<OutsideNode>("FollowedBackward", value, 0));
+  if (!tensor.requires_grad()) set_history(tensor, value);
 }
 
 /// A size at the sizes that the program is traced with; -1: another kind of symbol.
@@ -242,6 +246,38 @@ std::vector<at::Tensor> derive_at_all_sizes(TraceNode& node, std::vector<at::Ten
   SizeShadows* const shadows = shadows_of(static_cast<const Recorder&>(node.recorder()));
   if (shadows != nullptr) return shadows->derive(node, std::move(cotangents));
   return node.recorder().host.derive(node, std::move(cotangents));
+}
+
+at::Tensor add_python_function_at_all_sizes(Recorder& program, std::span<const at::Tensor> results,
+                                            std::span<const at::Tensor> inputs, std::span<const at::Tensor> saved,
+                                            const std::shared_ptr<const PythonFunction>& function) {
+  SizeShadows* const shadows = shadows_of(program);
+  const InsideOf inside(shadows);
+  std::vector<ir::ValueId> values;
+  for (const at::Tensor& result : results) values.push_back(trace_impl(result)->state()->value);
+  at::Tensor made = program.gradients.add_python_function(results, inputs, saved, function);
+  if (shadows == nullptr) return made;
+  const auto add = [&](Recorder& there, const SizeShadows::FindTensor& find) {
+    const RecordTop recording(there);
+    const auto found = [&](std::span<const at::Tensor> tensors) {
+      std::vector<at::Tensor> others;
+      for (const at::Tensor& tensor : tensors) others.push_back(tensor.defined() ? find(tensor) : at::Tensor());
+      return others;
+    };
+    const std::vector<at::Tensor> others = found(results);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      const bool is_alike = trace_impl(others[i])->state()->value == values[i];
+      THUNDER_CHECK(is_alike, "tracer", "an autograd function gives others at other sizes");
+      if (results[i].requires_grad()) give_history(others[i], values[i]);
+    }
+    at::Tensor other = there.gradients.add_python_function(others, found(inputs), found(saved), function);
+    for (const at::Tensor& each : others) {
+      if (each.requires_grad()) set_history(each, trace_impl(each)->state()->value);
+    }
+    return other;
+  };
+  shadows->follow_data(add, made);
+  return made;
 }
 
 void follow_data_attribute(const at::Tensor& tensor, const at::Tensor& data) {

@@ -12,6 +12,7 @@
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
 #include "tracer/operators.h"
+#include "tracer/python_function.h"
 
 namespace thunder::tracer {
 namespace {
@@ -65,6 +66,9 @@ bool is_plain_operation(const ir::BoundSymbol& symbol) {
 
 ir::AreAlike constants_alike(const ir::TraceContext& context) {
   return [&context](ir::ObjectConstant left, ir::ObjectConstant right) {
+    if (context.objects[left.index].kind == ir::ObjectKind::kPythonFunction) {
+      return context.objects[left.index].owner == context.objects[right.index].owner;
+    }
     if (context.objects[left.index].kind != ir::ObjectKind::kTensor) return false;
     if (context.objects[right.index].kind != ir::ObjectKind::kTensor) return false;
     const at::Tensor& one = bridge::tensor_of(context, ir::Argument(left));
@@ -82,7 +86,8 @@ bool has_only_operations(const ir::Trace& trace) {
     if (symbol.op == custom_gradient_operator()) {
       return std::ranges::all_of(custom_gradient_of(symbol, trace).symbols, is_plain);
     }
-    return looks_at_data(symbol) || symbol.op == item_operator() || is_plain(symbol);
+    const bool is_known = symbol.op == item_operator() || symbol.op == python_function_operator();
+    return is_known || looks_at_data(symbol) || is_plain(symbol);
   });
 }
 

@@ -421,11 +421,18 @@ void note_diagonal(Call& call) {
   const bool has_dims = call.find("dim1") != nullptr;
   const auto rows = call.size(name, has_dims ? call.number("dim1", is_linalg ? -2 : 0) : 0);
   const auto columns = call.size(name, has_dims ? call.number("dim2", is_linalg ? -1 : 1) : 1);
-  const std::int64_t offset = call.number(call.find("diagonal") != nullptr ? "diagonal" : "offset", 0);
-  if (!rows || !columns || std::llabs(offset) > kLargest) return;
-  const ir::Dim down = offset < 0 ? *rows + ir::Dim(offset) : *rows;
-  const ir::Dim right = offset > 0 ? *columns - ir::Dim(offset) : *columns;
-  if (down.hint >= 1 && right.hint >= 1) call.note(smaller_one(call, down, right));
+  const ir::Dims offsets = call.sizes(call.find("diagonal") != nullptr ? "diagonal" : "offset");
+  if (offsets.size() != 1 || std::llabs(offsets[0].hint) > kLargest) return;
+  const ir::Dim& offset = offsets[0];
+  const bool is_below = call.decide(offset, SizeComparison::kLess, 0);
+  if (rows && !columns && name == "self" && !has_dims) {  // a vector, which becomes a diagonal
+    return call.note(is_below ? *rows - offset : *rows + offset);
+  }
+  if (!rows || !columns) return;
+  const ir::Dim down = is_below ? *rows + offset : *rows;
+  const ir::Dim right = is_below ? *columns : *columns - offset;
+  const bool is_within = call.decide(1, SizeComparison::kLessOrEqual, is_below ? down : right);
+  if (is_within && down.hint >= 1 && right.hint >= 1) call.note(smaller_one(call, down, right));
 }
 
 // --- pairs

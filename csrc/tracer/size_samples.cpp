@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
+#include <set>
 #include <utility>
 
 #include "ir/generalization.h"
@@ -22,7 +24,9 @@ std::int64_t sample_of(const SizeSymbol& symbol, std::size_t sample, std::size_t
       {38, 52, 70, 40, 62, 44, 86, 56},                  // even
       {43, 47, 53, 59, 61, 67, 71, 73},                  // where one symbol changes by itself
   }};
-  const std::int64_t value = kValues[sample][i % kValues[sample].size()];
+  constexpr std::array<std::int64_t, kJointSamples + 1> kSteps{30, 46, 4200, 0, 94, 62};  // no two of many are alike
+  const std::size_t count = kValues[sample].size();
+  const std::int64_t value = kValues[sample][i % count] + kSteps[sample] * static_cast<std::int64_t>(i / count);
   if (symbol.most == 0) return std::max(value, symbol.least + value % 97);
   return symbol.least + value % (symbol.most - symbol.least + 1);
 }
@@ -63,52 +67,134 @@ void meet(const ir::Condition& condition, std::vector<std::int64_t>& values) {
   for (std::int64_t& value : values) value = std::max<std::int64_t>(value, 2);
 }
 
-}  // namespace
+constexpr std::size_t kAttempts = 400;
+constexpr std::size_t kDistinct = 300;  // attempts in which no symbol has a value twice: few values tell little
+/// With more symbols, those that are not asked for by themselves change in so many groups.
+constexpr std::size_t kMostAlone = 16;
+constexpr std::size_t kGroups = 8;
 
-std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions) {
-  constexpr std::size_t kAttempts = 400;
-  constexpr std::size_t kDistinct = 300;  // attempts in which no symbol has a value twice: few values tell little
-  std::vector<SizeSample> samples;
-  std::vector<std::int64_t> traced;
-  for (const SizeSymbol& symbol : symbols) traced.push_back(symbol.traced);
-  const auto is_sample = [&](const std::vector<std::int64_t>& values) {
+class SampleChoice {
+ public:
+  SampleChoice(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions)
+      : symbols_(symbols), conditions_(conditions), conditions_of_(symbols.size()) {
+    for (const SizeSymbol& symbol : symbols) traced_.push_back(symbol.traced);
+    for (const ir::Condition& condition : conditions) {
+      std::vector<std::uint32_t> named;
+      ir::add_symbols(condition, named);
+      for (const std::uint32_t symbol : named) conditions_of_[symbol].push_back(&condition);
+    }
+  }
+
+  std::vector<SizeSample> choose() {
+    for (std::size_t sample = 0; sample < kJointSamples; ++sample) add_joint(sample);
+    std::vector<std::uint32_t> together;
+    for (std::uint32_t i = 0; i < symbols_.size(); ++i) {
+      if (symbols_.size() > kMostAlone && !symbols_[i].is_apart) {
+        together.push_back(i);
+      } else {
+        add_alone(i);
+      }
+    }
+    const std::size_t size = (together.size() + kGroups - 1) / kGroups;
+    for (std::size_t i = 0; i < together.size(); i += size) {
+      const auto begin = together.begin() + static_cast<std::ptrdiff_t>(i);
+      add_group({begin, begin + static_cast<std::ptrdiff_t>(std::min(size, together.size() - i))});
+    }
+    for (const std::uint32_t symbol : symbols_like_others(together)) add_alone(symbol);
+    return std::move(samples_);
+  }
+
+ private:
+  using Values = std::vector<std::int64_t>;
+
+  [[nodiscard]] std::int64_t draw(std::size_t attempt, std::size_t usual, std::uint32_t i) const {
+    return attempt == 0 ? sample_of(symbols_[i], usual, i) : other_sample_of(symbols_[i], attempt + 31 * usual, i);
+  }
+  [[nodiscard]] bool is_other(const Values& values) const {
     const auto is_there = [&](const SizeSample& sample) { return sample.values == values; };
-    const auto is_met = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
-    return values != traced && std::ranges::none_of(samples, is_there) && std::ranges::all_of(conditions, is_met);
-  };
-  const auto is_new = [&](const std::vector<std::int64_t>& values, std::uint32_t i) {
+    return values != traced_ && std::ranges::none_of(samples_, is_there);
+  }
+  [[nodiscard]] bool is_new(const Values& values, std::uint32_t i) const {
     const auto has_it = [&](const SizeSample& sample) { return sample.values[i] == values[i]; };
-    return values[i] != traced[i] && std::ranges::none_of(samples, has_it);
-  };
-  const auto are_new = [&](const std::vector<std::int64_t>& values) {
+    return values[i] != traced_[i] && std::ranges::none_of(samples_, has_it);
+  }
+  [[nodiscard]] bool are_new(const Values& values) const {
     for (std::uint32_t i = 0; i < values.size(); ++i) {
       if (!is_new(values, i)) return false;
     }
     return true;
-  };
-  const auto draw = [&](std::size_t attempt, std::size_t usual, std::uint32_t i) {
-    return attempt == 0 ? sample_of(symbols[i], usual, i) : other_sample_of(symbols[i], attempt + 31 * usual, i);
-  };
-  for (std::size_t sample = 0; sample < kJointSamples; ++sample) {
+  }
+
+  void add_joint(std::size_t sample) {
     for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
-      std::vector<std::int64_t> values;
-      for (std::uint32_t i = 0; i < symbols.size(); ++i) values.push_back(draw(attempt, sample, i));
-      for (const ir::Condition& condition : conditions) meet(condition, values);
-      if (!is_sample(values) || (attempt < kDistinct && !are_new(values))) continue;
-      samples.push_back({std::move(values), std::nullopt});
-      break;
+      Values values;
+      for (std::uint32_t i = 0; i < symbols_.size(); ++i) values.push_back(draw(attempt, sample, i));
+      for (const ir::Condition& condition : conditions_) meet(condition, values);
+      const auto is_met = [&](const ir::Condition& condition) { return ir::holds(condition, values); };
+      if (!is_other(values) || !std::ranges::all_of(conditions_, is_met)) continue;
+      if (attempt < kDistinct && !are_new(values)) continue;
+      samples_.push_back({std::move(values), std::nullopt, {}});
+      return;
     }
   }
-  for (std::uint32_t i = 0; i < symbols.size(); ++i) {
+
+  /// Gives a symbol another value, at which its conditions hold; false: none was found.
+  [[nodiscard]] bool change(Values& values, std::uint32_t i) const {
+    const std::int64_t before = values[i];
+    const auto is_met = [&](const ir::Condition* condition) { return ir::holds(*condition, values); };
     for (std::size_t attempt = 0; attempt < kAttempts; ++attempt) {
-      std::vector<std::int64_t> values = traced;
       values[i] = draw(attempt, kJointSamples, i);
-      if (!is_sample(values) || (attempt < kDistinct && !is_new(values, i))) continue;
-      samples.push_back({std::move(values), i});
-      break;
+      if (!is_other(values) || !std::ranges::all_of(conditions_of_[i], is_met)) continue;
+      if (attempt >= kDistinct || is_new(values, i)) return true;
     }
+    values[i] = before;
+    return false;
   }
-  return samples;
+
+  void add_alone(std::uint32_t symbol) {
+    Values values = traced_;
+    if (change(values, symbol)) samples_.push_back({std::move(values), symbol, {}});
+  }
+
+  void add_group(std::span<const std::uint32_t> group) {
+    SizeSample sample{traced_, std::nullopt, {}};
+    for (const std::uint32_t symbol : group) {
+      if (change(sample.values, symbol)) sample.group.push_back(symbol);
+    }
+    if (sample.group.size() == 1) sample.only = std::exchange(sample.group, {})[0];
+    if (is_other(sample.values)) samples_.push_back(std::move(sample));
+  }
+
+  /// Symbols that are in all samples a multiple of an earlier one, plus a number: no sample tells them apart.
+  [[nodiscard]] std::vector<std::uint32_t> symbols_like_others(std::span<const std::uint32_t> symbols) const {
+    std::set<Values> known;
+    std::vector<std::uint32_t> alike;
+    for (const std::uint32_t symbol : symbols) {
+      Values differences;
+      std::int64_t divisor = 0;
+      for (const SizeSample& sample : samples_) {
+        differences.push_back(sample.values[symbol] - traced_[symbol]);
+        // With the sign of the first difference, so that multiples of one sequence have one form.
+        const std::int64_t common = std::gcd(divisor, differences.back());
+        divisor = divisor < 0 || (divisor == 0 && differences.back() < 0) ? -common : common;
+      }
+      for (std::int64_t& each : differences) each /= divisor == 0 ? 1 : divisor;
+      if (!known.insert(std::move(differences)).second) alike.push_back(symbol);
+    }
+    return alike;
+  }
+
+  std::span<const SizeSymbol> symbols_;
+  std::span<const ir::Condition> conditions_;
+  std::vector<std::vector<const ir::Condition*>> conditions_of_;  ///< by symbol
+  Values traced_;
+  std::vector<SizeSample> samples_;
+};
+
+}  // namespace
+
+std::vector<SizeSample> choose_samples(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions) {
+  return SampleChoice(symbols, conditions).choose();
 }
 
 std::vector<std::uint32_t> symbols_of_few_values(std::span<const SizeSymbol> symbols,

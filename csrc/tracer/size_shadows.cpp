@@ -102,6 +102,7 @@ void SizeShadows::add_shadow(SizeSample sample) {
   Shadow& shadow = shadows_.emplace_back();
   shadow.symbols = std::move(sample.values);
   shadow.only = sample.only;
+  shadow.group = std::move(sample.group);
   shadow.recorder = std::make_unique<Recorder>(program_.trace().blank(), *host_);
   shadow.recorder->data.infer_elsewhere = [this, values = shadow.symbols, place = std::size_t{0}](
                                               const c10::OperatorHandle& op,
@@ -226,12 +227,18 @@ void SizeShadows::pin_most() {
   if (pinned_.empty()) pin_all();
 }
 
+bool SizeShadows::pin_changed(const Shadow& shadow) {
+  if (shadow.only) pin(*shadow.only);
+  to_tell_apart_.insert(shadow.group.begin(), shadow.group.end());
+  return shadow.only || !shadow.group.empty();
+}
+
 void SizeShadows::lose(Shadow& shadow) {
   shadow.is_lost = true;
   if (!lost_at_) lost_at_ = locate();
   // With few sizes left the program gets numbers, which mean nothing at other sizes: what fails then is not to blame
   // where another attempt follows.
-  if (shadow.only && !wants_samples_ && !(gave_numbers_ && is_traced_again())) pin(*shadow.only);
+  if (!wants_samples_ && !(gave_numbers_ && is_traced_again())) pin_changed(shadow);
 }
 
 std::vector<ir::Dims> SizeShadows::shapes_of(std::span<const IValue> arguments) {
@@ -271,7 +278,7 @@ bool SizeShadows::is_any_lost() const {
 bool SizeShadows::tells_sizes() const { return !is_any_lost() && shadows_.size() + 1 >= kLeastSamples; }
 
 void SizeShadows::settle() {
-  if (pinned_.empty() && !wants_samples_ && (is_any_lost() || shadows_.size() + 1 < kLeastSamples)) pin_all();
+  if (!is_traced_again() && (is_any_lost() || shadows_.size() + 1 < kLeastSamples)) pin_all();
 }
 
 // --- conditions and pins
@@ -522,7 +529,7 @@ void SizeShadows::note_layer(const at::Tensor& layered) {
 
 void SizeShadows::probe(const c10::OperatorHandle& op, std::span<const IValue> arguments,
                         std::span<const IValue> results) {
-  const auto can_probe = [&] { return pinned_.empty() && !wants_samples_ && tells_sizes(); };
+  const auto can_probe = [&] { return !is_traced_again() && tells_sizes(); };
   if (!can_probe()) return;
   SizedCall call{op, arguments, {}, {}, {}};
   for (const at::Tensor& tensor : tensors_of(arguments)) {
@@ -680,7 +687,7 @@ std::optional<std::vector<std::vector<SizeInCall>>> SizeShadows::sizes_in_views(
 std::optional<ir::Trace> SizeShadows::generalize(const ir::Trace& trace) {
   const Inside inside(*this);
   settle();
-  if (!pinned_.empty() || wants_samples_) return std::nullopt;
+  if (is_traced_again()) return std::nullopt;
   const ir::AreAlike are_alike = constants_alike(*trace.context());
   try {
     std::vector<ir::Trace> traces{trace};

@@ -147,8 +147,11 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] const std::vector<Assumed>& assumed() const { return assumed_; }
   /// Whether the program has to be traced at other samples, which meet its conditions.
   [[nodiscard]] bool wants_samples() const { return wants_samples_; }
+  /// Symbols of which one is to blame for what is not the same where they all change: the program has to be traced
+  /// again with a sample for each (`SizeSymbol::is_apart`).
+  [[nodiscard]] const std::set<std::uint32_t>& to_tell_apart() const { return to_tell_apart_; }
   /// Whether the program is traced again whatever else is found.
-  [[nodiscard]] bool is_traced_again() const { return wants_samples_ || !pinned_.empty(); }
+  [[nodiscard]] bool is_traced_again() const { return wants_samples_ || !pinned_.empty() || !to_tell_apart_.empty(); }
   /// Why a symbol is pinned.
   struct Reason {
     std::uint32_t symbol = 0;
@@ -173,6 +176,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   struct Shadow {
     std::vector<std::int64_t> symbols;  ///< their values
     std::optional<std::uint32_t> only;  ///< the one symbol that is not as traced
+    std::vector<std::uint32_t> group;   ///< the few of many that are not
     std::unique_ptr<Recorder> recorder;
     std::unordered_map<const c10::TensorImpl*, at::Tensor> tensors;                 ///< by tensor of the program
     std::unordered_map<const torch::autograd::Node*, autograd::NodePointer> nodes;  ///< by node of the program
@@ -204,6 +208,8 @@ class SizeShadows final : public SizeReads, public SizeUses {
   /// The line that the program is in.
   [[nodiscard]] ir::SourceLocation locate() const;
   void lose(Shadow& shadow);
+  /// Something follows the symbols that are not as traced here, where these are few; false: they are not.
+  bool pin_changed(const Shadow& shadow);
   /// An operation did something else in these: bounds of symbols exclude them, or equal sizes of its operands; else
   /// they are lost.
   void exclude(std::span<Shadow* const> failed, std::span<const c10::IValue> arguments);
@@ -242,6 +248,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> kept_;
   std::vector<autograd::NodePointer> kept_nodes_;
   std::set<std::uint32_t> pinned_;
+  std::set<std::uint32_t> to_tell_apart_;
   std::set<std::uint32_t> ints_;  ///< symbols that are ints among the arguments
   std::vector<Reason> reasons_;
   std::optional<ir::SourceLocation> lost_at_;  ///< where an operation first did something else at another size

@@ -183,8 +183,7 @@ void SizeShadows::note_read(const c10::TensorImpl& tensor) {
     const auto found = shadow.tensors.find(impl);
     if (found == shadow.tensors.end()) return pin_all();
     if (is_laid_out_alike(of_program, found->second)) continue;
-    (shadow.only ? follows_one : follows_several) = true;
-    if (shadow.only) pin(*shadow.only);
+    (pin_changed(shadow) ? follows_one : follows_several) = true;
   }
   if (follows_several && !follows_one) pin_all();
 }

@@ -5,14 +5,15 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "tracer/size_node.h"
+#include "tracer/size_probes.h"
 
 namespace thunder::tracer {
 namespace {
 
 using c10::IValue;
-using Numbers = std::vector<std::int64_t>;
 
 const IValue* find(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::string_view name) {
   const auto& parameters = op.schema().arguments();
@@ -26,12 +27,12 @@ bool is_set(const c10::OperatorHandle& op, std::span<const IValue> arguments, st
 }
 
 /// A number for each dimension: of an argument that lists them, or has one for all. nullopt: they are no numbers.
-std::optional<Numbers> numbers_of(const IValue* value, std::size_t rank, const Numbers& missing) {
+std::optional<ir::Dims> numbers_of(const IValue* value, std::size_t rank, const ir::Dims& missing) {
   if (value == nullptr || value->isNone()) return missing;
-  if (value->isString() && value->toStringRef() == "valid") return Numbers(rank, 0);
-  if (value->isInt()) return Numbers(rank, value->toInt());
-  if (!value->isIntList()) return std::nullopt;
-  Numbers numbers = value->toIntVector();
+  if (value->isString() && value->toStringRef() == "valid") return ir::Dims(rank, 0);
+  const bool is_number = value->isInt() || value->isSymInt();
+  if (!is_number && !value->isIntList() && !value->isSymIntList()) return std::nullopt;
+  ir::Dims numbers = sizes_in(*value);
   if (numbers.empty()) return missing;
   if (numbers.size() == 1) numbers.resize(rank, numbers[0]);
   return numbers.size() == rank ? std::optional(numbers) : std::nullopt;
@@ -41,10 +42,7 @@ std::optional<Numbers> numbers_of(const IValue* value, std::size_t rank, const N
 std::optional<ir::Dims> kernel_of(const c10::OperatorHandle& op, std::span<const IValue> arguments, std::size_t rank,
                                   const FindSize& find_size) {
   const IValue* weight = find(op, arguments, "weight");
-  if (weight == nullptr) {
-    const auto numbers = numbers_of(find(op, arguments, "kernel_size"), rank, {});
-    return numbers ? std::optional(ir::Dims(numbers->begin(), numbers->end())) : std::nullopt;
-  }
+  if (weight == nullptr) return numbers_of(find(op, arguments, "kernel_size"), rank, {});
   if (!weight->isTensor()) return std::nullopt;
   ir::Dims kernel;
   for (std::size_t i = 0; i < rank; ++i) {
@@ -87,30 +85,36 @@ std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<cons
   const auto kernel = kernel_of(op, arguments, rank, find_size);
   if (!kernel || kernel->size() != rank) return {};
   const bool is_pool = find(op, arguments, "weight") == nullptr;
-  Numbers usual_stride(rank, 1);
-  for (std::size_t i = 0; is_pool && i < rank; ++i) usual_stride[i] = (*kernel)[i].hint;
-  const auto stride = numbers_of(find(op, arguments, "stride"), rank, usual_stride);
-  const auto padding = numbers_of(find(op, arguments, "padding"), rank, Numbers(rank, 0));
-  const auto dilation = numbers_of(find(op, arguments, "dilation"), rank, Numbers(rank, 1));
-  const auto more = numbers_of(find(op, arguments, "output_padding"), rank, Numbers(rank, 0));
+  const auto stride = numbers_of(find(op, arguments, "stride"), rank, is_pool ? *kernel : ir::Dims(rank, 1));
+  const auto padding = numbers_of(find(op, arguments, "padding"), rank, ir::Dims(rank, 0));
+  const auto dilation = numbers_of(find(op, arguments, "dilation"), rank, ir::Dims(rank, 1));
+  const auto more = numbers_of(find(op, arguments, "output_padding"), rank, ir::Dims(rank, 0));
   if (!stride || !padding || !dilation || !more) return {};
   std::vector<ir::Dim> counts;
   for (std::size_t i = 0; i < rank; ++i) {
-    if ((*stride)[i] < 1) return {};
-    const ir::Dim reach = ir::Dim((*dilation)[i]) * ((*kernel)[i] - ir::Dim(1)) + ir::Dim(1);
+    const ir::Dim& step = (*stride)[i];
+    if (step.hint < 1) return {};
+    const ir::Dim reach = (*dilation)[i] * ((*kernel)[i] - ir::Dim(1)) + ir::Dim(1);
     const ir::Dim& size = sizes[sizes.size() - rank + i];
     if (is_transposed) {
-      counts.push_back((size - ir::Dim(1)) * ir::Dim((*stride)[i]) + reach + ir::Dim((*more)[i] - 2 * (*padding)[i]));
+      counts.push_back((size - ir::Dim(1)) * step + reach + (*more)[i] - ir::Dim(2) * (*padding)[i]);
       continue;
     }
-    const ir::Dim room = size + ir::Dim(2 * (*padding)[i]) - reach;
+    const ir::Dim room = size + ir::Dim(2) * (*padding)[i] - reach;
+    if (!step.is_concrete()) {
+      for (const auto& [left, right] : {std::pair(ir::Dim(1), step), std::pair(ir::Dim(0), room)}) {
+        const Compared is_legal = compare_sizes(left, SizeComparison::kLessOrEqual, right);
+        if (!is_legal.outcome) return {};
+        std::ranges::copy(is_legal.conditions, std::back_inserter(conditions));
+      }
+    }
     if (!rounds_up) {
-      counts.push_back(ir::floor_divide(room, (*stride)[i]) + ir::Dim(1));
+      counts.push_back(ir::floor_divide(room, step) + ir::Dim(1));
       continue;
     }
-    const ir::Dim count = ir::floor_divide(room + ir::Dim((*stride)[i] - 1), (*stride)[i]) + ir::Dim(1);
-    const ir::Dim begin = (count - ir::Dim(1)) * ir::Dim((*stride)[i]);
-    const ir::Dim end = size + ir::Dim((*padding)[i]);
+    const ir::Dim count = ir::floor_divide(room + step - ir::Dim(1), step) + ir::Dim(1);
+    const ir::Dim begin = (count - ir::Dim(1)) * step;
+    const ir::Dim end = size + (*padding)[i];
     // The last window begins within the image, or within its padding on the left.
     const Compared is_within = compare_sizes(begin, SizeComparison::kLess, end);
     std::ranges::copy(is_within.conditions, std::back_inserter(conditions));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -690,3 +691,130 @@ def test_backward_that_asks_for_the_grad_mode(program: Callable[..., torch.Tenso
         eager = torch.autograd.grad(program(x).sum(), x, create_graph=create_graph)[0]
         ours = torch.autograd.grad(compiled(x).sum(), x, create_graph=create_graph)[0]
         assert torch.equal(ours, eager)
+
+
+class Reversible(Function):
+    """Keeps its output alone, as layers of RevNet and Reformer do, and differentiates what it recomputes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, f: nn.Module, g: nn.Module) -> torch.Tensor:
+        ctx.f, ctx.g = f, g
+        left, right = x.chunk(2, -1)
+        left = left + f(right)
+        out = torch.cat([left, right + g(left)], -1)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (left, right), (d_left, d_right) = ctx.saved_tensors[0].chunk(2, -1), gradient.chunk(2, -1)
+        with torch.enable_grad():
+            left = left.detach().requires_grad_()
+            of_left = ctx.g(left)
+            of_left.backward(d_right)
+        right, d_left = right - of_left.detach(), d_left + left.grad
+        with torch.enable_grad():
+            right = right.detach().requires_grad_()
+            torch.autograd.backward(ctx.f(right), d_left)
+        return torch.cat([d_left, d_right + right.grad], -1), None, None
+
+
+class ReversibleNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)]
+        self.layers = nn.ModuleList(layers)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.sin()
+        for f, g in zip(self.layers[::2], self.layers[1::2], strict=True):
+            x = Reversible.apply(x, f, g)
+        return self.head(x).mean(0)
+
+
+class LooksAtGradient(Function):
+    """Decides on data in its backward, and has a result without a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.save_for_backward(x, weight)
+        ctx.rows = x.shape[0]
+        places = x.argmax(-1)
+        ctx.mark_non_differentiable(places)
+        return x * weight, places, x.sum(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor, _: Any, of_sum: torch.Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        gradient = gradient * 2 if float(gradient.sum()) > 0 else gradient
+        return gradient * weight + of_sum, (gradient * x).sum(0) / ctx.rows
+
+
+class TimesRows(Function):
+    """Has a backward that only computes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.rows = x.shape[0]
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * ctx.rows
+
+
+def _then_another(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    made, places, total = LooksAtGradient.apply(x.sin(), weight)
+    return (TimesRows.apply(made) + total).cos() * places[:, None]
+
+
+def _after_another(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    made, _, _ = LooksAtGradient.apply(TimesRows.apply(x), weight)
+    again, _, total = LooksAtGradient.apply(made[:-1], weight)
+    return torch.cat([again, made]) * total
+
+
+def _without_gradient(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        scale = LooksAtGradient.apply(x, weight)[2]
+    return LooksAtGradient.apply(x, weight)[0] * scale
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+@pytest.mark.parametrize("function", [_then_another, _after_another, _without_gradient])
+def test_a_backward_that_runs_as_python_is_of_all_sizes(function: Callable[..., torch.Tensor]) -> None:
+    compiled = thunder.jit(function)
+    for rows in (5, 7, 3, 9, 1, 2, 0, 8):
+        x, weight = leaf(rows, 4), leaf(4)
+        if rows == 0 and function is _after_another:
+            continue
+        results = []
+        for each in (compiled, function):
+            x.grad = weight.grad = None
+            result = each(x, weight)
+            result.sum().backward()
+            results.append([result.detach(), x.grad, weight.grad])
+        assert_same(results[0], results[1], function.__name__)
+    assert thunder.compile_stats(compiled)["specializations"] <= 4, thunder.explain_misses(compiled)
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="symbols need Python 3.11")
+def test_a_reversible_network_has_one_program_for_all_batches() -> None:
+    torch.manual_seed(0)
+    model = ReversibleNet()
+    compiled = thunder.jit(model)
+    counts = []
+    for rows in (5, 7, 3, 9, 2, 1, 0, 6):
+        x = leaf(rows, 8)
+        results = []
+        for each in (compiled, model):
+            x.grad = None
+            model.zero_grad()
+            result = each(x)
+            result.sum().backward()
+            results.append([result.detach(), x.grad, *(parameter.grad for parameter in model.parameters())])
+        torch.testing.assert_close(results[0], results[1], equal_nan=True)
+        counts.append(thunder.compile_stats(compiled)["specializations"])
+    assert counts == [1, 2, 2, 2, 2, 3, 4, 4]

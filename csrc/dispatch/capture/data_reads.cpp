@@ -38,7 +38,7 @@ namespace {
 using interpreter::NativeCall;
 
 /// Lists of so many numbers are read one by one; longer ones tie the trace to all of their contents.
-constexpr std::int64_t kMostSeparate = 32;
+constexpr std::int64_t kMostSeparate = 128;
 
 /// Whether the class of a tensor, or `torch.Tensor` itself, was given a conversion in Python.
 bool has_own_conversion(PyObject* tensor, PyTypeObject* type) {

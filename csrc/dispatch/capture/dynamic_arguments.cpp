@@ -241,16 +241,14 @@ std::vector<std::optional<std::uint32_t>> DynamicArguments::symbols_of(const std
   return is_there ? found->second : std::vector<std::optional<std::uint32_t>>();
 }
 
-std::vector<std::string> data_size_paths(std::span<const tracer::DataSized> data_sized) {
-  std::vector<std::string> paths;
-  std::map<std::string, int> counts;
-  for (const tracer::DataSized& each : data_sized) {
-    std::string& path = paths.emplace_back();
+const std::vector<std::string>& DataSizePaths::of(std::span<const tracer::DataSized> data_sized) {
+  for (const tracer::DataSized& each : data_sized.subspan(paths_.size())) {
+    std::string& path = paths_.emplace_back();
     if (each.sizes.empty()) continue;
     path = each.op.substr(each.op.rfind(':') + 1) + ir::describe_line(each.location, " in ");
-    if (const int before = counts[path]++; before > 0) path += ", number " + std::to_string(before + 1);
+    if (const int before = counts_[path]++; before > 0) path += ", number " + std::to_string(before + 1);
   }
-  return paths;
+  return paths_;
 }
 
 }  // namespace thunder::dispatch

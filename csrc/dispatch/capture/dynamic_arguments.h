@@ -34,7 +34,15 @@ using PinnedSizes = std::map<SymbolSizes, std::string>;
 
 /// The names under which a history of sizes has those that follow from data, in the order of the program; empty where
 /// an operation gives none: `nonzero in model.py, line 12`, with a count where a line gives several.
-[[nodiscard]] std::vector<std::string> data_size_paths(std::span<const tracer::DataSized> data_sized);
+class DataSizePaths {
+ public:
+  /// `data_sized`: those of earlier calls, and what the program added since.
+  [[nodiscard]] const std::vector<std::string>& of(std::span<const tracer::DataSized> data_sized);
+
+ private:
+  std::vector<std::string> paths_;
+  std::map<std::string, int> counts_;
+};
 
 /// Which sizes of the tensors among a call's arguments are symbols. Sizes that are equal are one: programs compute with
 /// tensors whose sizes fit, and a call where they are no longer equal is another specialization's. Sizes of zero and

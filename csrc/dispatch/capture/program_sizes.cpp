@@ -38,6 +38,7 @@ ProgramSizes::ProgramSizes(tracer::Recorder& recorder, TorchHooks& hooks, std::s
       changing_(known.changing),
       may_guess_(known.may_guess),
       is_for_few_sizes_(known.is_for_few_sizes),
+      apart_(known.apart),
       how_(how.dynamic),
       history_(how.sizes),
       dynamic_(arguments, how.dynamic, pinned_, changing_),
@@ -78,8 +79,10 @@ void ProgramSizes::watch(const compile::Options& options, PyObject* module) {
   if (dynamic_.symbols().empty()) return;
   std::vector<ir::Condition> conditions;
   for (const KnownCondition& known : conditions_) conditions.push_back(known.condition);
+  std::vector<tracer::SizeSymbol> symbols = dynamic_.symbols();
+  for (std::uint32_t i = 0; i < symbols.size(); ++i) symbols[i].is_apart = apart_.contains(dynamic_.values_of(i));
   shadows_ =
-      std::make_unique<tracer::SizeShadows>(recorder_, dynamic_.symbols(), std::move(conditions), dynamic_.layouts());
+      std::make_unique<tracer::SizeShadows>(recorder_, std::move(symbols), std::move(conditions), dynamic_.layouts());
   shadows_->symbols_of_data = [this](std::size_t place) { return symbols_of_data(place); };
   hooks_.note_input = [this, note = hooks_.note_input](PyObject* real, const at::Tensor& traced,
                                                        const std::string& path) {
@@ -123,11 +126,14 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
   // With more symbols, what is pinned and decided is found again.
   tracer::SizeShadows* const shadows = wants_symbols_ ? nullptr : shadows_.get();
   // A trace that fails with symbols may not fail without.
-  if (shadows != nullptr && failed && !shadows->wants_samples() && shadows->pinned().empty()) shadows->pin_most();
+  if (shadows != nullptr && failed && !shadows->is_traced_again()) shadows->pin_most();
   if (shadows != nullptr) shadows->settle();
   // Numbers that are inputs are not to blame for what another attempt does about sizes.
-  const bool is_explained =
-      wants_symbols_ || (shadows != nullptr && (shadows->wants_samples() || !shadows->pinned().empty()));
+  const bool is_explained = wants_symbols_ || (shadows != nullptr && shadows->is_traced_again());
+  std::set<SymbolSizes> apart = before.apart;
+  if (shadows != nullptr) {
+    for (const std::uint32_t symbol : shadows->to_tell_apart()) apart.insert(dynamic_.values_of(symbol));
+  }
   for (std::size_t i = 0; shadows != nullptr && i < shadows->reasons().size(); ++i) {
     const auto& [symbol, location, is_by_conditions] = shadows->reasons()[i];
     const SymbolSizes values = dynamic_.values_of(symbol);
@@ -161,7 +167,8 @@ ProgramSizes::Known ProgramSizes::known(const Known& before, bool failed) const 
           std::move(inputs),
           before.may_guess && keeps_guesses,
           number_inputs_.constants(failed && !is_explained),
-          is_for_few_sizes};
+          is_for_few_sizes,
+          std::move(apart)};
 }
 
 std::string ProgramSizes::line_of_conditions(std::uint32_t symbol) const {
@@ -184,7 +191,7 @@ SizeHistory::Inputs ProgramSizes::changing() const {
 
 void ProgramSizes::add_data_sizes(SizeHistory::Inputs& inputs) const {
   const auto& observed = recorder_.data.data_sized();
-  const std::vector<std::string> paths = data_size_paths(observed);
+  const std::vector<std::string>& paths = data_paths_.of(observed);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     SizeHistory::Changing sizes{observed[i].sizes, observed[i].sizes};
     const auto is_small = [](std::int64_t size) { return size < 2; };
@@ -197,7 +204,7 @@ void ProgramSizes::add_data_sizes(SizeHistory::Inputs& inputs) const {
 void ProgramSizes::note_data_sizes() {
   if (history_ == nullptr || how_ == DynamicSizes::kAll) return;
   const auto& observed = recorder_.data.data_sized();
-  const std::vector<std::string> paths = data_size_paths(observed);
+  const std::vector<std::string>& paths = data_paths_.of(observed);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     if (!paths[i].empty()) shapes_[paths[i]] = {observed[i].sizes};
   }
@@ -205,7 +212,7 @@ void ProgramSizes::note_data_sizes() {
 
 ProgramSizes::Symbols ProgramSizes::symbols_of_data(std::size_t place) const {
   const auto& observed = recorder_.data.data_sized();
-  return dynamic_.symbols_of(data_size_paths(observed).at(place), observed[place].sizes);
+  return dynamic_.symbols_of(data_paths_.of(observed).at(place), observed[place].sizes);
 }
 
 std::optional<SymbolSizes> ProgramSizes::changes(const std::string& path, std::size_t dim, std::int64_t size) const {
@@ -289,7 +296,7 @@ std::vector<std::vector<std::string>> ProgramSizes::places_of_symbols() const {
       places[*symbols[i]].push_back(paths_.at(input.get()) + dim);
     }
   }
-  const std::vector<std::string> data_paths = data_size_paths(recorder_.data.data_sized());
+  const std::vector<std::string>& data_paths = data_paths_.of(recorder_.data.data_sized());
   for (std::size_t place = 0; place < data_paths.size(); ++place) {
     for (const std::optional<std::uint32_t>& symbol : symbols_of_data(place)) {
       if (symbol) places[*symbol].push_back("size of " + data_paths[place]);

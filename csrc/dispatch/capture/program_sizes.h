@@ -43,6 +43,7 @@ class ProgramSizes {
     bool may_guess = true;                     ///< which other sizes are going to change
     std::set<std::string> constants{};         ///< numbers that change, and are constants all the same
     bool is_for_few_sizes = false;             ///< conditions left a symbol few values: what is pinned is for these
+    std::set<SymbolSizes> apart{};             ///< sizes one of which something follows (`SizeSymbol::is_apart`)
     bool operator==(const Known&) const = default;
   };
 
@@ -105,6 +106,7 @@ class ProgramSizes {
   SizeHistory::Inputs changing_;
   bool may_guess_;
   bool is_for_few_sizes_;
+  std::set<SymbolSizes> apart_;
   DynamicSizes how_;
   SizeHistory* history_;
   std::map<PyObject*, std::string> paths_;         ///< where inputs were found
@@ -113,6 +115,7 @@ class ProgramSizes {
   DynamicArguments dynamic_;
   NumberInputs number_inputs_;
   std::unique_ptr<tracer::SizeShadows> shadows_;
+  mutable DataSizePaths data_paths_;
   bool has_symbols_ = false;
   bool wants_symbols_ = false;  ///< sizes are other ones than in earlier traces: they are to be symbols
 };

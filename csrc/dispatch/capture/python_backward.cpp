@@ -22,6 +22,7 @@
 #include "interpreter/loop/native_scope.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "ir/symbol_values.h"
+#include "tracer/at_other_sizes.h"
 #include "tracer/python_function.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_node.h"
@@ -310,7 +311,8 @@ void PythonBackwards::keep_as_python(PyObject* type, std::span<PyObject* const> 
   for (const at::Tensor& tensor : saved) {
     if (tensor.defined() && tracer::is_trace_tensor(tensor) && !tensor.is_inference()) read.emplace_back(tensor);
   }
-  const at::Tensor made = recorder_.gradients.add_python_function(results, inputs, saved, std::move(function));
+  const at::Tensor made =
+      tracer::add_python_function_at_all_sizes(recorder_, results, inputs, saved, std::move(function));
   applications_.push_back({checked(wrap_tensor(made)), context, std::move(read)});
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <ranges>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -312,11 +314,6 @@ py::Ref with_ints(PyObject* object) {
 
 namespace {
 
-/// Functions of PyTorch that take sizes where their schemas have plain integers.
-constexpr std::array<std::string_view, 11> kTakesPlainInts{
-    "bartlett_window", "blackman_window", "hamming_window", "hann_window",  "kaiser_window", "linspace",
-    "logspace",        "one_hot",         "tril_indices",   "triu_indices", "unfold"};
-
 /// The place in the schema of an argument; nullopt: it is not known.
 std::optional<std::size_t> place_in_schema(const c10::OperatorHandle& op, const NativeCall& call, std::size_t i) {
   const auto& parameters = op.schema().arguments();
@@ -326,31 +323,101 @@ std::optional<std::size_t> place_in_schema(const c10::OperatorHandle& op, const 
   return found == parameters.end() ? std::nullopt : std::optional(static_cast<std::size_t>(found - parameters.begin()));
 }
 
-/// Calls such a function with numbers, while what is recorded gets the sizes. Zero: it is another function.
-int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** result) {
-  if (std::ranges::find(kTakesPlainInts, name_of(callable)) == kTakesPlainInts.end()) return 0;
-  const std::string name = "aten::" + std::string(name_of(callable));
-  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
-  std::vector<std::pair<std::size_t, c10::SymInt>> sizes;
-  std::vector<py::Ref> arguments;
-  for (std::size_t i = 0; op && i < total(call); ++i) {
-    const auto size = size_of(call.arguments[i]);
-    arguments.push_back(size ? py::Ref::steal(PyLong_FromLongLong(size->dim.hint)) : py::Ref::share(call.arguments[i]));
-    if (!size) continue;
-    const auto place = place_in_schema(*op, call, i);
-    if (!place || !arguments.back()) return 0;
-    sizes.emplace_back(*place,
-                       c10::SymInt(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(size->scope, size->dim))));
+/// The overloads of a function of PyTorch.
+std::vector<c10::OperatorHandle> overloads_of(PyObject* callable) {
+  std::vector<c10::OperatorHandle> overloads;
+  const auto name = c10::Symbol::fromQualString("aten::" + std::string(name_of(callable)));
+  for (const auto& each : torch::jit::getAllOperatorsFor(name)) {
+    const auto op = c10::Dispatcher::singleton().findSchema({each->schema().name(), each->schema().overload_name()});
+    if (op) overloads.push_back(*op);
   }
-  if (sizes.empty()) return 0;
-  const tracer::SizesAsInts given(name, std::move(sizes));
+  return overloads;
+}
+
+/// The type of an argument, or of the items of a list that it is.
+std::optional<c10::TypeKind> kind_in_schema(const c10::OperatorHandle& op, std::size_t place) {
+  if (place >= op.schema().arguments().size()) return std::nullopt;
+  c10::TypePtr type = op.schema().arguments()[place].real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  const auto list = type->cast<c10::ListType>();
+  return (list ? list->getElementType() : type)->kind();
+}
+
+/// Whether a parameter is a plain integer, or a list of them, and does not choose a dimension.
+bool is_plain_int(const c10::OperatorHandle& op, std::size_t place) {
+  return kind_in_schema(op, place) == c10::TypeKind::IntType &&
+         op.schema().arguments()[place].name().find("dim") == std::string::npos;
+}
+
+/// Whether a parameter is one, or a number beside one: the ends of `linspace` go where the number of its steps goes.
+bool goes_with_plain_ints(const c10::OperatorHandle& op, std::size_t place) {
+  if (is_plain_int(op, place)) return true;
+  const auto places = std::views::iota(std::size_t{0}, op.schema().arguments().size());
+  return kind_in_schema(op, place) == c10::TypeKind::NumberType &&
+         std::ranges::any_of(places, [&](std::size_t other) { return is_plain_int(op, other); });
+}
+
+/// The sizes that an argument is, or lists, with numbers among them; empty: it is something else.
+std::vector<c10::SymInt> sizes_given(PyObject* argument) {
+  std::vector<c10::SymInt> sizes;
+  PyObject* const* items = is_sequence(argument) ? PySequence_Fast_ITEMS(argument) : &argument;
+  for (Py_ssize_t i = 0; i < (is_sequence(argument) ? Py_SIZE(argument) : 1); ++i) {
+    if (const auto size = size_of(items[i])) {
+      sizes.emplace_back(c10::SymNode(c10::make_intrusive<tracer::SizeNode>(size->scope, size->dim)));
+    } else if (PyLong_CheckExact(items[i])) {
+      sizes.emplace_back(PyLong_AsLongLong(items[i]));
+    } else {
+      return {};
+    }
+  }
+  if (PyErr_Occurred() != nullptr) return PyErr_Clear(), std::vector<c10::SymInt>();
+  return sizes;
+}
+
+/// Such sizes as numbers, in what is a list or tuple as the argument is. Null with an exception.
+py::Ref as_traced(PyObject* argument, std::span<const c10::SymInt> sizes) {
+  const auto number = [](const c10::SymInt& size) { return PyLong_FromLongLong(tracer::dim_of(size).hint); };
+  if (!is_sequence(argument)) return py::Ref::steal(number(sizes[0]));
+  py::Ref list = py::Ref::steal(PyList_New(0));
+  for (const c10::SymInt& size : sizes) {
+    const py::Ref item = py::Ref::steal(number(size));
+    if (!list || !item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
+  }
+  return PyList_Check(argument) ? list : py::Ref::steal(PyList_AsTuple(list.get()));
+}
+
+/// Calls a function that takes plain integers where it is given sizes with numbers, while what is recorded gets the
+/// sizes. Zero: it is another function.
+int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** result) {
+  if (!is_torch_function(callable, call)) return 0;
+  const std::vector<c10::OperatorHandle> overloads = overloads_of(callable);
+  const auto takes_ints = [&](const c10::OperatorHandle& op) {
+    for (std::size_t i = 0; i < total(call); ++i) {
+      const auto place = holds_sizes(call.arguments[i]) ? place_in_schema(op, call, i) : std::nullopt;
+      if (place && goes_with_plain_ints(op, *place)) return true;
+    }
+    return false;
+  };
+  const auto op = std::ranges::find_if(overloads, takes_ints);
+  if (op == overloads.end()) return 0;
+  tracer::SizesAsInts::Sizes sizes;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) {
+    PyObject* const argument = call.arguments[i];
+    arguments.push_back(py::Ref::share(argument));
+    if (!holds_sizes(argument)) continue;
+    const auto place = place_in_schema(*op, call, i);
+    std::vector<c10::SymInt> given = place ? sizes_given(argument) : std::vector<c10::SymInt>();
+    if (given.empty()) return 0;
+    arguments.back() = as_traced(argument, given);
+    if (!arguments.back()) return -1;
+    sizes.emplace(*place, std::move(given));
+  }
+  const tracer::SizesAsInts given("aten::" + std::string(name_of(callable)), std::move(sizes));
   *result = call_with(callable, call, arguments);
   if (!given.are_taken()) {  // the numbers went elsewhere
-    for (std::size_t i = 0; i < total(call); ++i) {
-      if (!is_size_number(call.arguments[i])) continue;
-      const py::SavedError error;
-      static_cast<void>(py::Ref::steal(look_at_size(call.arguments[i])));
-    }
+    const py::SavedError error;
+    for (std::size_t i = 0; i < total(call); ++i) static_cast<void>(with_ints(call.arguments[i]));
   }
   if (*result == nullptr) return -1;
   *result = present_sizes(*result);
@@ -468,20 +535,16 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
 
 bool takes_size_at(PyObject* callable, const NativeCall& call, std::size_t i) {
   if (name_of(callable) == "arange") return true;
-  if (std::ranges::find(kTakesPlainInts, name_of(callable)) != kTakesPlainInts.end()) return true;
-  const std::string name = "aten::" + std::string(name_of(callable));
-  return std::ranges::any_of(std::array{"", "Tensor", "int", "self_int", "sections"}, [&](const char* overload) {
-    const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
-    const auto place = op ? place_in_schema(*op, call, i) : std::nullopt;
+  const std::vector<c10::OperatorHandle> overloads = overloads_of(callable);
+  return std::ranges::any_of(overloads, [&](const c10::OperatorHandle& op) {
+    const auto place = place_in_schema(op, call, i);
     if (!place) return false;
-    const auto& parameters = op->schema().arguments();
+    if (goes_with_plain_ints(op, *place)) return true;
     // Sizes may be given one by one: `x.view(2, n)`.
     const auto is_positional = [](const c10::Argument& each) { return !each.kwarg_only(); };
-    const auto count = static_cast<std::size_t>(std::ranges::count_if(parameters, is_positional));
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(op.schema().arguments(), is_positional));
     if (count == 0) return false;
-    const c10::TypePtr& type = parameters[i < call.count ? std::min(*place, count - 1) : *place].real_type();
-    const auto list = type->cast<c10::ListType>();
-    return (list ? list->getElementType() : type)->kind() == c10::TypeKind::SymIntType;
+    return kind_in_schema(op, i < call.count ? std::min(*place, count - 1) : *place) == c10::TypeKind::SymIntType;
   });
 }
 

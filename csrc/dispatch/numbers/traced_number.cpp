@@ -67,9 +67,33 @@ const TracedNumber& untied_of(PyObject* left, PyObject* right) {
                                                                         : left);
 }
 
+namespace {
+
+/// Whether the trace is tied to a number as a size, which another trace has as a symbol.
+bool is_tied_as_size(PyObject* object) {
+  return is_traced_number(object) && as_traced(object).looked_at && as_traced(object).size != nullptr;
+}
+
+/// As `operand_of`, but such a number is no constant: what is computed of it is an expression in the other trace.
+std::optional<tracer::NumberOperand> recorded_operand_of(PyObject* object) {
+  if (is_tied_as_size(object)) return as_traced(object).number;
+  return operand_of(object);
+}
+
+/// A number that was computed of such ones alone is tied as they are. Takes a reference and gives one.
+PyObject* with_tie_of_operands(PyObject* made, py::Borrowed real) {
+  const py::Ref number = py::Ref::steal(made);
+  if (!number || as_traced(number.get()).expression == nullptr) return number ? Py_NewRef(real) : nullptr;
+  as_traced(number.get()).looked_at = true;
+  as_traced(number.get()).size = Py_NewRef(real);
+  return Py_NewRef(number.get());
+}
+
+}  // namespace
+
 PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py::Borrowed real) {
-  const auto first = operand_of(left);
-  const auto second = operand_of(right);
+  const auto first = recorded_operand_of(left);
+  const auto second = recorded_operand_of(right);
   if (symbol == nullptr || !first || !second || !(PyFloat_CheckExact(real) || PyLong_CheckExact(real))) return nullptr;
   const auto is_from_data = [](PyObject* object) { return is_traced_number(object) && !is_from_sizes(object); };
   const bool is_of_sizes = is_from_sizes(left) || is_from_sizes(right);
@@ -77,7 +101,9 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
     return record_of_sizes(symbol, left, right, py::Ref::share(real));
   }
   const TracedNumber& traced = untied_of(left, right);
-  if (traced.looked_at) return Py_NewRef(real);
+  const bool is_of_ties = traced.looked_at;
+  const bool is_size = PyLong_CheckExact(real) && (is_tied_as_size(left) || is_tied_as_size(right));
+  if (is_of_ties && !is_size) return Py_NewRef(real);
   const auto expected = operand_of(real);
   std::optional<tracer::Number> number;
   const auto known = bridge::compute_number(
@@ -91,7 +117,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
   }
   PyObject* made = number ? make_number(*traced.trace, *number, py::Ref::share(real)) : nullptr;
   if (made != nullptr) note_expression(symbol, left, right, made);
-  return made;
+  return is_of_ties ? with_tie_of_operands(made, real) : made;
 }
 
 PyObject* make_traced_number(std::shared_ptr<NumberTrace> trace, const tracer::Number& number) {

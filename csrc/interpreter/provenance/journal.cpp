@@ -23,34 +23,9 @@ std::optional<Store> store_of(py::Borrowed container) {
   return std::nullopt;
 }
 
-template <typename Keys>
-auto find_key(Keys& keys, py::Borrowed key) {
-  const auto same = std::ranges::find_if(keys, [&](const WrittenKey& known) { return known.key.get() == key; });
-  if (same != keys.end()) return same;
-  const Py_hash_t hash = PyObject_Hash(key);
-  // As a dict does: keys are compared only when their hashes are equal (`==` of tensors is not about keys).
-  return std::ranges::find_if(keys, [&](const WrittenKey& known) {
-    return Py_TYPE(known.key.get()) == Py_TYPE(key) && PyObject_Hash(known.key.get()) == hash &&
-           PyObject_RichCompareBool(known.key.get(), key, Py_EQ) == 1;
-  });
-}
-
 /// Enters a write to `key`, which the container holds now (`present`) or not.
 bool note_key(Record& record, py::Borrowed key, int present, bool removes) {
-  if (present < 0) return false;
-  auto place = find_key(record.keys, key);
-  if (PyErr_Occurred() != nullptr) return false;
-  if (place == record.keys.end()) {
-    record.keys.push_back({py::Ref::share(key), removes});
-    return true;
-  }
-  place->value = nullptr;
-  if (removes) {
-    place->removed = true;
-  } else if (present == 0) {
-    std::rotate(place, place + 1, record.keys.end());
-  }
-  return true;
+  return present >= 0 && record.keys.note(key, removes, /*comes_back=*/!removes && present == 0);
 }
 
 Py_ssize_t length_of(const Record& record) {
@@ -60,9 +35,9 @@ Py_ssize_t length_of(const Record& record) {
 /// Notes what the container holds for the keys that the program wrote to.
 void note_values(Record& record) {
   PyObject* owner = record.owner.get();
-  for (WrittenKey& written : record.keys) {
+  for (WrittenKey* const known : record.keys.take_unknown()) {
+    WrittenKey& written = *known;
     PyObject* key = written.key.get();
-    if (written.value) continue;
     if (record.store == Store::kDict) written.value = py::Ref::share(PyDict_GetItemWithError(owner, key));
     if (record.store == Store::kSet && PySet_Contains(owner, key) == 1) written.value = written.key;
     const Py_ssize_t index =
@@ -87,6 +62,52 @@ bool is_copied(const Record& record) {
 
 }  // namespace
 
+std::optional<WrittenKeys::Place> WrittenKeys::place_of(py::Borrowed key, Py_hash_t hash) const {
+  // As a dict does: keys are compared only when their hashes are equal (`==` of tensors is not about keys).
+  std::vector<Place> places;
+  const auto [begin, end] = by_hash_.equal_range(hash);
+  for (auto each = begin; each != end; ++each) places.push_back(each->second);
+  for (const Place& place : places) {
+    if (place->key.get() == key) return place;
+  }
+  for (const Place& place : places) {
+    if (Py_TYPE(place->key.get()) != Py_TYPE(key)) continue;
+    const int is_equal = PyObject_RichCompareBool(place->key.get(), key, Py_EQ);
+    if (is_equal != 0) return is_equal > 0 ? std::optional(place) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+const WrittenKey* WrittenKeys::find(py::Borrowed key) const {
+  const Py_hash_t hash = keys_.empty() ? -1 : PyObject_Hash(key);
+  const auto place = hash == -1 ? std::nullopt : place_of(key, hash);
+  return place ? &**place : nullptr;
+}
+
+bool WrittenKeys::note(py::Borrowed key, bool removes, bool comes_back) {
+  const Py_hash_t hash = PyObject_Hash(key);
+  if (hash == -1) return false;
+  auto place = place_of(key, hash);
+  if (PyErr_Occurred() != nullptr) return false;
+  if (!place) {
+    place = by_hash_.emplace(hash, keys_.insert(keys_.end(), WrittenKey{py::Ref::share(key)}))->second;
+  } else if (comes_back) {
+    keys_.splice(keys_.end(), keys_, *place);
+  }
+  (*place)->removed |= removes;
+  forget_value(**place);
+  return true;
+}
+
+void WrittenKeys::forget_value(WrittenKey& key) {
+  key.value = nullptr;
+  unknown_.push_back(&key);
+}
+
+void WrittenKeys::forget_values() {
+  for (WrittenKey& key : keys_) forget_value(key);
+}
+
 void Journal::announce(Record& record) {
   // One write within another of the same container, or one that failed. Items of a dict may be announced together.
   record.is_unclear |= record.is_open && (record.store != Store::kDict || record.rewritten);
@@ -110,7 +131,9 @@ void Journal::settle(Record& record) {
     record.after = contents_of(record);
   } else {
     note_values(record);
-    const py::Ref items = record.appended ? contents_of(record) : py::Ref();
+    const py::Ref items = !record.appended               ? py::Ref()
+                          : record.store == Store::kList ? record.owner
+                                                         : contents_of(record);
     for (Py_ssize_t i = record.size; items && i < PyList_GET_SIZE(items.get()); ++i) {
       record.added.push_back(py::Ref::share(PyList_GET_ITEM(items.get(), i)));
     }
@@ -127,8 +150,8 @@ void Journal::note_question(const Record& record) { is_disturbed_ = is_disturbed
 
 void Journal::note_item(const Record& record, py::Borrowed key, py::Borrowed value) {
   if (record.rewritten || gil_switches() == record.checked_at) return note_question(record);
-  const auto known = find_key(record.keys, key);
-  is_disturbed_ |= known == record.keys.end() || known->value.get() != value;
+  const WrittenKey* const known = record.keys.find(key);
+  is_disturbed_ |= known == nullptr || known->value.get() != value;
 }
 
 py::Ref Journal::left_in(Record& record) {
@@ -188,10 +211,8 @@ bool Journal::before_list_item(py::Borrowed list, Py_ssize_t index) {
   Record* record = open(list, Store::kList);
   if (record == nullptr) return false;
   if (record->appended || record->rewritten) return rewrite(*record), true;
-  for (WrittenKey& known : record->keys) {
-    if (PyLong_AsSsize_t(known.key.get()) == index) known.value = nullptr;
-  }
-  if (!record->has_written(index)) record->keys.push_back({py::Ref::steal(PyLong_FromSsize_t(index))});
+  py::Ref key = py::Ref::steal(PyLong_FromSsize_t(index));
+  if (!key || !note_key(*record, key.get(), /*present=*/1, /*removes=*/false)) return false;
   return announce(*record), true;
 }
 
@@ -199,7 +220,7 @@ void Journal::rewrite(Record& record) {
   settle(record);
   take_others(record);
   record.rewritten = true;
-  for (WrittenKey& written : record.keys) written.value = nullptr;
+  record.keys.forget_values();
   record.added.clear();
   announce(record);
 }

@@ -1,7 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "interpreter/python/python_ref.h"
@@ -19,6 +22,32 @@ struct WrittenKey {
   py::Ref value{};
 };
 
+/// Keys, in an order that is known. A key is found by its hash, so that a thousand writes look at a thousand keys.
+class WrittenKeys {
+ public:
+  [[nodiscard]] auto begin() const { return keys_.begin(); }
+  [[nodiscard]] auto end() const { return keys_.end(); }
+  [[nodiscard]] bool empty() const { return keys_.empty(); }
+  /// The key that is this one, or equal to it as keys of a dict are; null: there is none, or an exception is set.
+  [[nodiscard]] const WrittenKey* find(py::Borrowed key) const;
+  /// The program writes to a key, which may be there already. `comes_back`: one that is stands at the end from now on.
+  /// False with an exception set.
+  bool note(py::Borrowed key, bool removes, bool comes_back);
+  /// Nobody knows what the program left.
+  void forget_values();
+  /// The keys whose values are not known since they were asked for last.
+  [[nodiscard]] std::vector<WrittenKey*> take_unknown() { return std::exchange(unknown_, {}); }
+
+ private:
+  using Place = std::list<WrittenKey>::iterator;
+  [[nodiscard]] std::optional<Place> place_of(py::Borrowed key, Py_hash_t hash) const;
+  void forget_value(WrittenKey& key);
+
+  std::list<WrittenKey> keys_;
+  std::unordered_multimap<Py_hash_t, Place> by_hash_;
+  std::vector<WrittenKey*> unknown_;
+};
+
 /// An external container (or one slot of an object) that the program writes to.
 struct Record {
   Store store;
@@ -26,7 +55,7 @@ struct Record {
   py::Ref name;    ///< name of the slot
   py::Ref before;  ///< copy of the container, or what the cell or slot held (null: empty)
   /// Each key once, in the order in which new ones stand in the dict now. Writes to them look at nothing.
-  std::vector<WrittenKey> keys;
+  WrittenKeys keys;
   bool appended = false;          ///< a list or deque that grew at its end
   bool rewritten = false;         ///< written in a way that `keys` and `appended` do not tell
   bool is_read = false;           ///< all that was in a list is read, and lies in it as the program sees it
@@ -44,8 +73,7 @@ struct Record {
 
   /// Whether the program wrote to an index of a list.
   [[nodiscard]] bool has_written(Py_ssize_t index) const {
-    return std::ranges::any_of(keys,
-                               [&](const WrittenKey& known) { return PyLong_AsSsize_t(known.key.get()) == index; });
+    return keys.find(py::Ref::steal(PyLong_FromSsize_t(index)).get()) != nullptr;
   }
 };
 
