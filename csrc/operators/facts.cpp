@@ -57,6 +57,10 @@ constexpr Row kRows[] = {
     {"aten::_unpack_dual", kWrapsTensors},
     {"aten::_unsafe_view", kMayReturnArgument | kIsUnsafeView},
     {"aten::_version", kAsksAboutTensor},
+    // PyTorch's formulas see to order by `contiguous()`, which is recorded as nothing for what is recorded as
+    // contiguous; a kernel before may have laid it out otherwise.
+    {"aten::_weight_norm_interface", kReadsInOrder},
+    {"aten::_weight_norm_interface_backward", kReadsInOrder},
     {"aten::add", kWrapsNumbers},
     {"aten::alpha_dropout", kDrawsRandomNumbers},
     {"aten::amax", kIsCheap},
@@ -168,6 +172,8 @@ constexpr Row kRows[] = {
     {"aten::multiply", kWrapsNumbers},
     {"aten::native_batch_norm", kIsBatchNorm},
     {"aten::native_dropout", kDrawsRandomNumbers | kMayReturnArgument},
+    {"aten::native_group_norm", kReadsInOrder},
+    {"aten::native_group_norm_backward", kReadsInOrder},
     {"aten::native_layer_norm", kIsCheap},
     {"aten::ne", kTestsEquality},
     {"aten::new_empty", kIsUninitialized},

@@ -29,6 +29,7 @@ enum class Fact : std::uint8_t {
   kIsUninitialized,    ///< gives memory that nothing was written to
   kHasNoMemory,        ///< gives zeros without memory, which nobody can read
   kReadsStrides,       ///< its result depends on the strides of its first argument
+  kReadsInOrder,       ///< its kernel takes memory to lie in order, and looks at no strides
   kRaisesForStrides,   ///< a view that not all strides allow
   kOtherStrides,       ///< results may have other strides than its meta kernel says
 

@@ -17,7 +17,6 @@
 #include "bridge/random.h"
 #include "ir/symbol_values.h"
 #include "operators/facts.h"
-#include "operators/memory_order.h"
 #include "tracer/custom_gradient.h"
 #include "tracer/data_dependence.h"
 #include "tracer/map_tensors.h"
@@ -168,7 +167,7 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   copy_written(symbol, op.schema());
   const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) { return values_[index_of(id)]; });
   torch::jit::Stack stack = arguments_of(symbol, op, writer);
-  if (operators::reads_memory_in_order(*symbol.op)) bridge::lay_out_in_order(op.schema(), stack);
+  if (operators::has_fact(*symbol.op, operators::Fact::kReadsInOrder)) bridge::lay_out_in_order(op.schema(), stack);
   // Composite operations choose kernels, which round differently, by whether gradients are wanted.
   const c10::AutoGradMode gradients(has_gradient(trace, symbol));
   op.callBoxed(stack);

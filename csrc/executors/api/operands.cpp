@@ -10,7 +10,7 @@
 #include "bridge/convert.h"
 #include "bridge/memory_order.h"
 #include "ir/symbol_values.h"
-#include "operators/memory_order.h"
+#include "operators/facts.h"
 
 namespace thunder::executors {
 namespace {
@@ -147,7 +147,7 @@ void call_in_order(const void* state, std::vector<c10::IValue>& stack) {
 void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runtime::ProgramBuilder& builder,
                     bool is_small) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
-  if (operators::reads_memory_in_order(*symbol.op)) {
+  if (operators::has_fact(*symbol.op, operators::Fact::kReadsInOrder)) {
     builder.call(op, &call_in_order, std::make_shared<const c10::OperatorHandle>(op), operands_of(symbol, trace),
                  result_slots(symbol), location_of(symbol));
     return;
