@@ -32,7 +32,7 @@ struct MemoContents {
   std::vector<Origin> origins;  ///< one for each word
   std::vector<TypeVersion> types;
   std::vector<GuardStep> tensors;    ///< checked at each run
-  std::vector<TensorMemory> memory;  ///< of these tensors, when they were looked at last
+  std::vector<TensorMemory> memory;  ///< where these tensors were when they were looked at last
   std::vector<StepRange> postponed;  ///< no word tells whether these hold: checked at each run
   std::vector<py::Ref> pins;
   Candidates verdict = ~Candidates{0};
