@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import inspect
+import os
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["accepts", "require_callable", "shown"]
+__all__ = ["accepts", "require_callable", "require_writable", "shown", "shown_instance"]
 
 
 class _Parsing(TorchFunctionMode):  # type: ignore[misc]
@@ -37,6 +40,19 @@ def require_callable(where: str, fn: object) -> None:
         raise TypeError(f"{where}: expected a function or a module, got {shown(fn)}")
 
 
+def require_writable(path: str | os.PathLike[str]) -> None:
+    """Raise the OSError that writing a file would, before the work whose result is to be written; make no file."""
+    folder = os.path.dirname(os.fspath(path)) or "."
+    for failed, number in (
+        (os.path.isdir(path), errno.EISDIR),
+        (not os.path.exists(folder), errno.ENOENT),
+        (not os.path.isdir(folder), errno.ENOTDIR),
+        (not os.access(path if os.path.exists(path) else folder, os.W_OK), errno.EACCES),
+    ):
+        if failed:
+            raise OSError(number, os.strerror(number), os.fspath(path))
+
+
 def shown(value: object) -> str:
     """Return `value` as a message shows it: a tensor by its type and shape, all else in one short line."""
     if isinstance(value, torch.Tensor):
@@ -44,3 +60,21 @@ def shown(value: object) -> str:
     short = reprlib.Repr()
     short.maxother = short.maxstring = 100
     return " ".join(short.repr(value).split())
+
+
+def shown_instance(value: object) -> str:
+    """Return `value` as a message shows it that expects an object of some class; of a class, with what to write."""
+    if isinstance(value, type):
+        return (
+            f"the class {value.__qualname__}; give an instance: {value.__name__}({'…' if _needs_more(value) else ''})"
+        )
+    return shown(value)
+
+
+def _needs_more(cls: type) -> bool:
+    """Return whether a class cannot be called without arguments."""
+    try:
+        inspect.signature(cls).bind()
+    except (TypeError, ValueError):
+        return True
+    return False

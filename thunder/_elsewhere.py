@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = [
     "ATTRIBUTES",
     "MEMBERS",
     "MODULES",
+    "OBJECTS",
     "OPTIONS",
     "TORCH_COMPILE_OPTIONS",
     "ForeignModules",
     "attribute_of",
     "missing_attribute",
+    "missing_member",
 ]
 
 _DTYPES = (
@@ -175,6 +177,130 @@ MEMBERS: dict[str, dict[str, str]] = {
         "ExtractionOnlyPrologueTransform": MODULES["thunder.transforms.prune_prologue_checks"],
     },
 }
+
+
+_TRACE_ITSELF = "trace.edit(step), which makes another trace: traces never change"
+_SCOPES = "trace.bound_symbols is flat; symbol.nested names what a fusion consists of"
+_TIMES = 'compile_stats(fn)["seconds"], which has those of each stage'
+_LINES = "symbol.file and symbol.line"
+_TENSORS_OF_ARGUMENTS = "symbol.args and symbol.kwargs, through torch.utils._pytree.tree_leaves"
+_TENSORS_OF_RESULTS = "symbol.results"
+_OPERATIONS = "operations are PyTorch's; symbol.name says which"
+_PRINTED = "str(trace), whose lines print the symbols"
+
+#: Attributes of Lightning Thunder's objects, by the class that they have here, with what to use instead.
+OBJECTS: dict[str, dict[str, str]] = {
+    "Trace": {
+        "args": "trace.inputs",
+        "kwargs": "trace.inputs",
+        "output": "trace.outputs",
+        "names": "symbol.results and symbol.args of trace.bound_symbols",
+        "fn": "thunder.compile_data(fn).fn",
+        "python": "str(trace)",
+        "python_ctx": "trace.python_callable()",
+        "siginfo": "trace.inputs",
+        "provenance": "trace.history",
+        "get_provenance": "trace.history",
+        "set_provenance": "trace.edit(step), whose step is named in trace.history",
+        "tags": "trace.kind",
+        "save_trace": "trace.save(file), or str(trace)",
+        **dict.fromkeys(("scopes", "peek_scope", "push_scope", "pop_scope"), _SCOPES),
+        **dict.fromkeys(
+            ("add_bound_symbol", "add_name", "add_object", "make_name", "mark_complete", "complete", "record"),
+            _TRACE_ITSELF,
+        ),
+    },
+    "BoundSymbol": {
+        "sym": "symbol.name, such as 'aten.linear.default'",
+        "id": "symbol.name",
+        "output": _TENSORS_OF_RESULTS,
+        "subsymbols": "symbol.nested, the names of what a fusion consists of",
+        "header": "symbol.comment",
+        "executor": "symbol.name, which begins with the executor's",
+        "source_filename": "symbol.file",
+        "source_positions": "symbol.line",
+        "tags": "torch's tags of the operator that symbol.name names",
+        "rhs": "symbol.name, symbol.args and symbol.kwargs",
+        "from_bsym": "trace.edit(step), which makes another trace",
+        "from_bsym_swap_map": "trace.edit(step), which makes another trace",
+        "is_prim": _OPERATIONS,
+        "meta": _OPERATIONS,
+        "python": _PRINTED,
+        **dict.fromkeys(("import_ctx", "gather_ctxs", "object_ctx"), "trace.python_callable()"),
+        **dict.fromkeys(
+            ("flat_args", "flat_proxy_args", "flat_variableified_proxy_args", "has_input", "are_all_args_constant"),
+            _TENSORS_OF_ARGUMENTS,
+        ),
+        **dict.fromkeys(
+            ("flat_outs", "flat_proxy_outs", "flat_variableified_proxy_outs", "has_output"), _TENSORS_OF_RESULTS
+        ),
+    },
+    "Value": {
+        "true_dtype": "value.dtype",
+        "size": "value.shape",
+        "prefix": "value.name",
+        "proxy_name": "value.name",
+        "history": "thunder.last_prologue_traces(fn), which shows where inputs come from",
+        "value": "value.name: numbers that are not constants have no value while a program is traced",
+        "python_type": "value.is_tensor",
+        "grad": "thunder.last_backward_traces(fn)[-1].outputs",
+        "tags": "trace.parameters, which names the inputs that are parameters",
+        "replace": "trace.edit(step)",
+        "replace_name": "trace.edit(step)",
+        "variableify": "value.name",
+        **dict.fromkeys(
+            ("distparallel_type", "ddp_type", "thunder_fsdp_padding_size"), "the module's parameters, which are shards"
+        ),
+    },
+    "CompileData": {
+        "is_module": "isinstance(data.fn, torch.nn.Module)",
+        "get_compile_option": "data.compile_options, or data.options, which has all of them",
+        "processed_function": "data.fn",
+        "additional_transforms": "data.transforms",
+        "langctx": OPTIONS["langctx"],
+        "interpretation": OPTIONS["interpretation"],
+        "disable_torch_autograd_support": OPTIONS["disable_torch_autograd"],
+        "is_grad_enabled": "torch.is_grad_enabled()",
+        "debug_options": OPTIONS["debug_options"],
+        "use_rematerialization": "data.options.rematerialize",
+        "use_cudagraphs": "data.options.cuda_graphs",
+        "process_group_for_ddp": "process_group= of thunder.distributed.ddp",
+        "last_compile_reasons": "thunder.explain_misses(fn)",
+    },
+    "CompileStats": {
+        "last_compile_reasons": "thunder.explain_misses(fn)",
+        "last_computation": "last_traces[-1].python_callable()",
+        "last_prologue": "last_prologue_traces[-1].python_callable()",
+        "last_executed": "last_traces[-1].python_callable()",
+        "last_interpreter_log": "last_prologue_traces, which shows what was read, and the lines",
+        "last_interpreted_instructions": ATTRIBUTES["last_interpreted_instructions"],
+        "interpreter_cache": "specializations, their number",
+        **dict.fromkeys(
+            (
+                f"last_{stage}_{end}"
+                for stage in (
+                    *("trace_host", "trace_cache", "trace_tracing", "trace_host_execution", "lowering", "executor"),
+                    *("transformation", "prologue_transformation", "prologue_execution", "computation_execution"),
+                )
+                for end in ("start", "stop")
+            ),
+            _TIMES,
+        ),
+    },
+}
+
+
+def missing_member(kind: str, name: str, names: Iterable[str]) -> AttributeError:
+    """Return what the `__getattr__` of a class raises: with what to use instead, or the attributes that there are."""
+    from thunder._names import listed  # not needed by `import thunder`
+
+    told = ""
+    if name in OBJECTS[kind]:
+        told = f"; instead of Lightning Thunder's: {OBJECTS[kind][name]}"
+    elif not name.startswith("_"):
+        there = [each for each in names if not each.startswith("_")]
+        told = listed(name, there, "its attributes")
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{told}")
 
 
 def attribute_of(module: str) -> Callable[[str], Any]:

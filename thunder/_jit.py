@@ -15,7 +15,7 @@ import torch
 
 import thunder._copying
 import thunder._tensor_data  # noqa: F401  likewise
-from thunder._arguments import shown
+from thunder._arguments import shown, shown_instance
 from thunder._check import load_extension
 from thunder._parts import attach_parts, compile_part, inherit, whole_of
 from thunder.module import ThunderModule, compile_inside, compile_module, with_own_structure
@@ -74,7 +74,7 @@ def jit(
 ) -> Callable[[F], F]: ...
 
 
-def jit(fn: Any = None, /, *, options: Any = None, **keywords: Any) -> Any:
+def jit(fn: Any = None, /, *arguments: Any, options: Any = None, **keywords: Any) -> Any:  # noqa: D417
     """Return `fn`, a callable or an `nn.Module`, compiled; without `fn`, a decorator.
 
     The first call with arguments of a new kind traces `fn` and compiles the trace; later calls whose guards hold run it
@@ -104,13 +104,23 @@ def jit(fn: Any = None, /, *, options: Any = None, **keywords: Any) -> Any:
         >>> f(torch.zeros(2), 1)
         tensor([1., 1.])
     """
+    if arguments:
+        raise _more_than_a_function(fn, arguments)
     if options is not None and not isinstance(options, Options):
         hint = "; write thunder.jit(fn, **options)" if isinstance(options, dict) else ""
-        raise TypeError(f"thunder.jit: options: expected thunder.Options, got {shown(options)}{hint}")
+        raise TypeError(f"thunder.jit: options: expected thunder.Options, got {shown_instance(options)}{hint}")
     chosen = Options.of(keywords) if options is None else options.updated(keywords)
     if fn is None:
         return functools.partial(compile_callable, options=chosen)
     return compile_callable(fn, chosen)
+
+
+def _more_than_a_function(fn: Any, arguments: tuple[Any, ...]) -> TypeError:
+    name = getattr(fn, "__name__", "model")
+    hint = f"what it returns is called with arguments: thunder.jit({name})(…)"
+    if isinstance(arguments[0], Options):
+        hint = f"write thunder.jit({name}, options=options)"
+    return TypeError(f"thunder.jit: expected one function or module, got {shown(arguments[0])} too; {hint}")
 
 
 def _describe_options() -> None:
@@ -140,6 +150,8 @@ def compile_callable(fn: Any, options: Options) -> Any:
         fn = fn.__wrapped__
     if isinstance(fn, CompiledFunction):
         fn = fn.__wrapped__
+    if isinstance(fn, staticmethod | classmethod):  # beneath a decorator, in the body of a class
+        return type(fn)(compile_callable(fn.__func__, options))
     _require_compilable(fn)
     whole = whole_of(fn)
     changing = [transform for transform in options.transforms if overrides(transform, "transform_module")]

@@ -6,13 +6,21 @@ import difflib
 import warnings
 from collections.abc import Iterable
 
-__all__ = ["suggestion", "warn_of_misspelt_methods"]
+__all__ = ["listed", "suggestion", "warn_of_misspelt_methods"]
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
     """Return the end of a message that suggests the name that is spelled like `name`; empty where there is none."""
     close = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def listed(name: str, names: Iterable[str], subject: str) -> str:
+    """Return the end of a message about an unknown name: the one that is spelled like it, and all, of `subject`."""
+    there = list(names)
+    close = suggestion(name, there)
+    beginning = f"{close} {subject.capitalize()}" if close else f"; {subject}"
+    return f"{beginning} are {', '.join(there)}"
 
 
 def warn_of_misspelt_methods(cls: type, base: type, prefixes: tuple[str, ...]) -> None:

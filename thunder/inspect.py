@@ -11,7 +11,7 @@ from thunder._compiled import compiled_behind
 from thunder._html import table
 from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
 from thunder.module import ThunderModule
-from thunder.options import Options
+from thunder.options import Options, require_bool
 from thunder.statistics import CompileData, CompileStats
 from thunder.trace import Trace, Traces
 
@@ -376,6 +376,8 @@ def fusions(fn: Any, *, measure: bool = False, sources: bool = False) -> Fusions
         >>> print(thunder.fusions(f))
         computation: 2 operations by cpu, 9.16e-05 MiB: aten.sin.default, aten.mul.Tensor
     """
+    require_bool("measure", measure, function="thunder.fusions")
+    require_bool("sources", sources, function="thunder.fusions")
     found = Fusions()
     for traces in (last_traces(fn), last_backward_traces(fn)):
         for symbol in traces[-1].bound_symbols if traces else ():

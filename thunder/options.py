@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import enum
 import functools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from thunder._arguments import shown, shown_instance
 from thunder._elsewhere import OPTIONS, TORCH_COMPILE_OPTIONS
-from thunder._names import suggestion
+from thunder._names import listed, suggestion
 from thunder.transforms.transform import Transform, hooks_of
 
 if TYPE_CHECKING:
     from thunder.extend import Executor
 
-__all__ = ["CACHE", "COMPILE", "SHARP_EDGES", "Options"]
+__all__ = ["CACHE", "COMPILE", "OF_COMPILE", "SHARP_EDGES", "Options"]
 
 CACHE = ("constant values", "symbolic values", "same input", "no caching")
 SHARP_EDGES = ("exact", "allow", "warn", "error")
 COMPILE = ("background", "eager")
 REMATERIALIZE = (True, False, "memory")
+
+#: Keywords of `thunder.compile` beside the options of `thunder.jit`.
+OF_COMPILE = ("recipe", "plugins")
 
 
 def _with_known_names(cls: type[Any]) -> type[Any]:
@@ -29,7 +34,7 @@ def _with_known_names(cls: type[Any]) -> type[Any]:
 
     @functools.wraps(initialize)
     def initialize_checked(self: Any, *values: Any, **keywords: Any) -> None:
-        _require_known(cls, f"thunder.{cls.__name__}", keywords)
+        _require_known(f"thunder.{cls.__name__}", keywords, [field.name for field in dataclasses.fields(cls)])
         initialize(self, *values, **keywords)
 
     cls.__init__ = initialize_checked
@@ -106,7 +111,9 @@ class Options:
         require_bool("prepack_weights", self.prepack_weights)
         for transform in self.transforms:
             if not isinstance(transform, Transform):
-                raise TypeError(f"thunder.jit: transforms: expected thunder.transforms.Transform, got {transform!r}")
+                raise TypeError(
+                    f"thunder.jit: transforms: expected thunder.transforms.Transform, got {shown_instance(transform)}"
+                )
 
     def _normalized(self) -> dict[str, Any]:
         """Return the options that may be given in several ways, each in the one that is compared and printed."""
@@ -121,13 +128,16 @@ class Options:
         return values
 
     @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> Options:
-        """Return the options that `keywords` of `thunder.jit` stand for.
+    def of(cls, keywords: Mapping[str, Any], function: str = "thunder.jit", others: Iterable[str] = ()) -> Options:
+        """Return the options that `keywords` of a function stand for, which has `others` beside those of `thunder.jit`.
 
         Raises TypeError for an unknown name or a value of a wrong type, ValueError for a value that is not a choice.
         """
-        _require_known(cls, "thunder.jit", keywords)
-        return cls(**keywords)
+        _require_known(function, keywords, [*others, *(field.name for field in dataclasses.fields(cls))])
+        try:
+            return cls(**keywords)
+        except (TypeError, ValueError) as error:
+            raise type(error)(str(error).replace("thunder.jit:", f"{function}:", 1)) from None
 
     def updated(self, keywords: Mapping[str, Any]) -> Options:
         """Return these options with those that `keywords` of `thunder.jit` name in their place."""
@@ -149,32 +159,36 @@ class Options:
         return values
 
 
-def _require_known(cls: type[Options], function: str, keywords: Iterable[str]) -> None:
-    names = [field.name for field in dataclasses.fields(cls)]
+def _require_known(function: str, keywords: Iterable[str], names: list[str]) -> None:
+    """Raise TypeError for a keyword of a function that is not one of `names`, with what is meant or serves instead."""
     for name in keywords:
+        if name in names:
+            continue
         if name in OPTIONS:
             raise TypeError(f"{function}: option {name!r} of Lightning Thunder: {OPTIONS[name]}")
         if name in TORCH_COMPILE_OPTIONS:
             raise TypeError(f"{function}: option {name!r} of torch.compile: {TORCH_COMPILE_OPTIONS[name]}")
-        if name not in names:
-            close = suggestion(name, names)
-            listed = f"{' The' if close else '; the'} options are {', '.join(names)}"
-            raise TypeError(f"{function}: unknown option {name!r}{close}{listed}")
+        for other in () if suggestion(name, names) else difflib.get_close_matches(name, OF_COMPILE, n=1):
+            raise TypeError(
+                f"{function}: unknown option {name!r}; thunder.compile has {'it' if other == name else repr(other)}: "
+                f"thunder.compile(model, {other}=…)"
+            )
+        raise TypeError(f"{function}: unknown option {name!r}{listed(name, names, 'the options')}")
 
 
-def require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+def require_choice(name: str, value: object, choices: tuple[object, ...], function: str = "thunder.jit") -> None:
     """Raise ValueError, or TypeError when it is no string, unless `value` is one of `choices`."""
     if not isinstance(value, str):
-        raise TypeError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise TypeError(f"{function}: {name}: expected one of {', '.join(map(repr, choices))}, got {shown(value)}")
     if value not in choices:
         close = suggestion(value, [choice for choice in choices if isinstance(choice, str)])
-        raise ValueError(f"thunder.jit: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{close}")
+        raise ValueError(f"{function}: {name}: expected one of {', '.join(map(repr, choices))}, got {value!r}{close}")
 
 
-def require_bool(name: str, value: object, *, or_none: bool = False) -> None:
+def require_bool(name: str, value: object, *, or_none: bool = False, function: str = "thunder.jit") -> None:
     """Raise TypeError unless `value` is a bool, or None where that is allowed."""
     if not isinstance(value, bool) and not (or_none and value is None):
-        raise TypeError(f"thunder.jit: {name}: expected a bool{' or None' if or_none else ''}, got {value!r}")
+        raise TypeError(f"{function}: {name}: expected a bool{' or None' if or_none else ''}, got {shown(value)}")
 
 
 def _choice(value: Any, default: Any) -> Any:
@@ -191,7 +205,9 @@ def _executors(value: object) -> tuple[str | Executor, ...] | None:
         if isinstance(executor, str):
             _require_executor(executor)
         elif isinstance(executor, type) or not hasattr(executor, "native"):
-            raise TypeError(f"thunder.jit: executors: expected executors or their names, got {executor!r}")
+            raise TypeError(
+                f"thunder.jit: executors: expected executors or their names, got {shown_instance(executor)}"
+            )
     return executors
 
 

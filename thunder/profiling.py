@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gzip
 import os
+import pathlib
 import re
+import tempfile
 from typing import Any
 
 import torch
@@ -74,8 +78,21 @@ class Profile(tuple[ProfileRow, ...]):
         return made
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all events to a file that Perfetto (ui.perfetto.dev) and chrome://tracing show."""
-        self._recorded.export_chrome_trace(os.fspath(path))
+        """Write all events to a file that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with open(os.fspath(path), "wb") as file:
+            file.write(gzip.compress(self._events) if os.fspath(path).endswith(".gz") else self._events)
+
+    @functools.cached_property
+    def _events(self) -> bytes:
+        """All events. PyTorch's profiler writes them once, and says nothing of a file that it cannot write."""
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder, "events.json")
+            self._recorded.export_chrome_trace(str(made))
+            return made.read_bytes()
 
     def by_line(self) -> list[tuple[str, int, float]]:
         """Return file, line and seconds of each line, the longest first."""

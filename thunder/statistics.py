@@ -6,7 +6,9 @@ import dataclasses
 import html
 from typing import TYPE_CHECKING, Any
 
+from thunder._elsewhere import missing_member
 from thunder._html import table
+from thunder._names import listed
 from thunder.choices import CACHE_OPTIONS, SHARP_EDGES_OPTIONS
 
 if TYPE_CHECKING:
@@ -37,8 +39,10 @@ class CompileStats(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        names = ", ".join((*self, *self._traces_of)) if "_traces_of" in vars(self) else ""
-        raise AttributeError(f"statistics of thunder.jit: no {name!r}; there are {names}")
+        raise missing_member("CompileStats", name, (*self, *vars(self).get("_traces_of", ())))
+
+    def __missing__(self, name: object) -> Any:
+        raise KeyError(f"{name!r}{listed(str(name), self, 'the entries')}")
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -99,6 +103,9 @@ class CompileData:
     sharp_edges: SHARP_EDGES_OPTIONS
     transforms: list[Any]
     compile_options: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_member("CompileData", name, (field.name for field in dataclasses.fields(self)))
 
     def __str__(self) -> str:
         return f"{getattr(self.fn, '__qualname__', type(self.fn).__qualname__)}, compiled with\n{self.options}"

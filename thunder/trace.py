@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import io
 import os
 import pathlib
 import sys
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from thunder._arguments import require_callable, shown
 from thunder._check import load_extension
+from thunder._elsewhere import missing_member
 from thunder._printed_source import define_function
 
 __all__ = ["BoundSymbol", "Trace", "TraceEdit", "Traces", "Value", "part_of"]
@@ -71,15 +73,13 @@ else:
     Value = _trace.Value
 
 
-#: Attributes of Lightning Thunder's traces, with what to use instead.
-_INSTEAD = {
-    "args": "trace.inputs",
-    "output": "trace.outputs",
-    "names": "symbol.results and symbol.args of trace.bound_symbols",
-    "python": "str(trace)",
-    "python_ctx": "trace.python_callable()",
-    "set_provenance": "trace.edit(step), whose step is named in trace.history",
-}
+def _missing(value: Any, name: str) -> Any:
+    """Raise AttributeError, with what serves instead."""
+    raise missing_member(type(value).__name__, name, dir(type(value)))
+
+
+for _cls in (BoundSymbol, Value):
+    setattr(_cls, "__getattr__", _missing)  # noqa: B010
 
 
 class Trace:
@@ -229,8 +229,18 @@ class Trace:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def __getattr__(self, name: str) -> Any:
-        told = f"; instead of Lightning Thunder's: {_INSTEAD[name]}" if name in _INSTEAD else ""
-        raise AttributeError(f"'Trace' object has no attribute {name!r}{told}")
+        raise missing_member("Trace", name, dir(Trace))
+
+    def __copy__(self) -> Trace:
+        return self  # a trace never changes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trace:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a thunder.Trace is not pickled, as it holds objects of the process: trace.save(file) stores it"
+        )
 
     def save(self, file: str | os.PathLike[str] | BinaryIO) -> None:
         """Store the trace in a file (a path, or an object with `write`), from which `Trace.load` makes it again.
@@ -248,7 +258,12 @@ class Trace:
             >>> trace.save(file)
             >>> str(thunder.Trace.load(io.BytesIO(file.getvalue()))) == str(trace)
             True
+
+        Raises:
+            TypeError: `file` is neither of the two.
+            OSError: the file cannot be written.
         """
+        _require_file("save", file, "write")
         content = _trace.store(self._native)
         if isinstance(file, (str, os.PathLike)):
             pathlib.Path(file).write_bytes(content)
@@ -263,11 +278,17 @@ class Trace:
             file: what `save` wrote.
             objects: the objects that were left out, or some of them, by name: `{"object3": model}`.
 
-        Raises ValueError for a file that is damaged or cut off, is of another version of the format, names an operator
+        Raises TypeError for what is no file; ValueError for a file that is damaged or cut off, is of another version of
+        the format, names an operator
         that this process does not know or knows with another schema, or holds a tensor of a device that is not there;
         and for a name in `objects` that is not among the trace's `missing_objects`.
         """
+        _require_file("load", file, "read")
+        if objects is not None and not isinstance(objects, Mapping):
+            raise TypeError(f"thunder.Trace.load: objects: expected a dict of objects by name, got {shown(objects)}")
         content = pathlib.Path(file).read_bytes() if isinstance(file, (str, os.PathLike)) else file.read()
+        if not isinstance(content, bytes):
+            raise TypeError(f"thunder.Trace.load: expected bytes, got {shown(content)}; open the file with mode 'rb'")
         return cls(_trace.load(content, dict(objects or {})))
 
     @property
@@ -286,6 +307,14 @@ class Trace:
         for name, what in self.missing_objects.items():
             raise ValueError(f"{name}: {what} was not stored with the trace; give it to Trace.load in `objects`")
         return define_function(str(self), self.name, f"thunder trace {self.name}", dict(self._native.context()))
+
+
+def _require_file(function: str, file: object, method: str) -> None:
+    """Raise TypeError unless `file` is a path or a binary file."""
+    if isinstance(file, io.TextIOBase):
+        raise TypeError(f"thunder.Trace.{function}: expected a binary file, got {shown(file)}; open it with mode 'b'")
+    if not isinstance(file, (str, os.PathLike)) and not callable(getattr(file, method, None)):
+        raise TypeError(f"thunder.Trace.{function}: expected a path or a file with {method}, got {shown(file)}")
 
 
 def part_of(trace: Trace, symbols: Sequence[BoundSymbol], name: str) -> Trace:

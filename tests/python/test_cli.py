@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import torch
 
 import thunder
 from thunder.cli import cache, main
+from thunder.cli.failures import told
 
 ROOT = Path(thunder.__file__).parents[1]
 
@@ -36,6 +38,9 @@ def failing():
     def f(x):
         raise ValueError("the program's own")
     return f, (torch.ones(2),)
+
+def of_wrong_shape():
+    return torch.nn.Linear(4, 2), (torch.ones(3, 5),)
 
 def parametrized(x):
     return x
@@ -125,9 +130,54 @@ def test_wrong_targets(programs: str, target: str, words: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("command", ["examine", "bench", "view"])
-def test_an_error_of_the_program_comes_out_as_itself(programs: str, command: str) -> None:
-    with pytest.raises(ValueError, match="the program's own"):
-        main([command, f"{programs}:failing"])
+def test_an_error_of_the_program_is_shown_from_its_line_on(
+    programs: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([command, f"{programs}:failing"]) == 1
+    first, line, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert programs in line
+    assert last == f"thunder {command}: ValueError: the program's own"
+
+
+def test_an_error_without_a_line_of_the_users_is_told_in_one(
+    programs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["view", f"{programs}:of_wrong_shape"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("thunder view: RuntimeError: mat1 and mat2 shapes")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a file that cannot be written")
+def test_a_page_that_cannot_be_written_is_told_in_one_line(programs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", f"{programs}:good", "-o", "/dev/full"]) == 1
+    assert capsys.readouterr().err == "thunder view: OSError: [Errno 28] No space left on device\n"
+
+
+def test_an_error_of_syntax_is_shown_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wrong_syntax.py"
+    file.write_text("def f(:\n")
+    assert main(["examine", f"{file}:f"]) == 1
+    printed = capsys.readouterr().err
+    assert f'File "{file}", line 1' in printed
+    assert printed.splitlines()[-1].startswith("thunder examine: SyntaxError:")
+
+
+def test_an_error_of_thunders_own_is_shown_with_all_lines() -> None:
+    try:
+        main(["no such command"])
+    except SystemExit as error:
+        own = thunder.InternalError("wrong").with_traceback(error.__traceback__)
+    assert Path(main.__code__.co_filename).name in told(own)
+
+
+def test_repro_of_a_program_that_fails_in_eager_too(
+    programs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["repro", f"{programs}:failing", "-o", str(tmp_path / "repro.py")]) == 1
+    assert "fails in eager too: ValueError: the program's own" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["view", "repro"])
@@ -135,6 +185,13 @@ def test_output_goes_to_a_folder_that_exists(command: str, capsys: pytest.Captur
     with pytest.raises(SystemExit):
         main([command, "a.py:f", "-o", "/no/such/folder/file"])
     assert "there is no folder /no/such/folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["view", "repro"])
+def test_output_is_no_folder(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "a.py:f", "-o", str(tmp_path)])
+    assert "Is a directory" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

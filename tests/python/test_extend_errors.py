@@ -163,7 +163,26 @@ def test_operation_that_draws_numbers_needs_a_grad_transform() -> None:
         (lambda e: e.register_operator("no name", like=torch.sin, fn=torch.sin), ValueError, "identifier"),
         (lambda e: e.register_operator("f", like="aten::no_such", fn=torch.sin), ValueError, "aten::no_such"),
         (lambda e: e.register_operator("f", like=torch.Tensor.t, fn=torch.sin), ValueError, "gives new tensors"),
-        (lambda e: e.register_operator("f", like=torch.sin, fn=3), TypeError, "expected functions"),
+        (lambda e: e.register_operator("f", like=torch.sin, fn=3), TypeError, "fn: expected a function, got 3"),
+        (lambda e: e.register_operator("f", meta=3, fn=torch.sin), TypeError, "meta: expected a function, got 3"),
+        (
+            lambda e: e.register_operator("f", meta=_like, fn=lambda x: x),
+            TypeError,
+            r"takes \(x, y, scale\).*got \(x\)",
+        ),
+        (lambda e: e.register_operator("f", meta=_like, fn=lambda x, y: x), TypeError, r"takes \(x, y, scale\)"),
+        (lambda e: e.register_operator("f", meta=_like, fn=lambda x, y, z: x), TypeError, r"takes \(x, y\), .* 'z'"),
+        (lambda e: e.register_operator("f", meta=_like, fn=lambda y, x, scale=1.0: x), TypeError, "in this order"),
+        (
+            lambda e: e.register_operator("f", like=torch.mm, fn=lambda x: x),
+            TypeError,
+            r"takes \(self, mat2\).*got \(x\)",
+        ),
+        (
+            lambda e: OperatorExecutor("prims").register_operator("sin", like=torch.sin, fn=torch.sin),
+            ValueError,
+            r"torch\.ops\.prims\.sin exists",
+        ),
         (lambda e: e.register_operator("f", meta=_gives_int, fn=torch.sin), ValueError, "results that are tensors"),
         (lambda e: e.register_operator("f", meta=lambda *x: x, fn=torch.sin), ValueError, "named parameters"),
         (
@@ -190,6 +209,17 @@ def test_operation_that_draws_numbers_needs_a_grad_transform() -> None:
 def test_wrong_registration_is_refused(register: Callable[..., Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         register(OperatorExecutor("refused_tests"))
+
+
+@pytest.mark.parametrize("fn", [lambda x, y, scale=1.0: x + y, lambda *a, **k: a[0] + a[1], lambda a, b, c=1: a + b])
+def test_functions_that_take_the_arguments_are_registered(fn: Callable[..., Any]) -> None:
+    op = OperatorExecutor("taken_tests").register_operator("f", meta=_like, fn=fn)
+    for function in (op, thunder.jit(lambda x, y: op(x, y)), thunder.jit(lambda x, y: op(x, y, 2.0))):
+        assert torch.equal(function(values(3), values(3)), 2 * values(3))
+
+
+def _like(x: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+    return torch.empty_like(x)
 
 
 def _gives_int(x: torch.Tensor) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import importlib
 import io
 import re
@@ -14,7 +16,7 @@ import pytest
 import torch
 
 import thunder
-from thunder._elsewhere import MEMBERS, MODULES
+from thunder._elsewhere import MEMBERS, MODULES, OBJECTS
 from thunder.extend import FusionExecutor, OperatorExecutor, get_executor
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/migration.md"
@@ -310,6 +312,76 @@ def test_names_that_are_not_here_say_what_to_use(module: str, name: str) -> None
         getattr(found, name)
     with pytest.raises(ImportError, match=rf"import name '{name}' from '{module}'; instead of Lightning Thunder's: ."):
         exec(f"from {module} import {name}")
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name.rpartition(".")[0] in MEMBERS])
+def test_modules_that_are_not_here_are_not_imported_from_their_packages(module: str) -> None:
+    package, _, name = module.rpartition(".")
+    if hasattr(importlib.import_module(package), name):  # a function that is called as the module is
+        return
+    with pytest.raises(ImportError, match=rf"import name '{name}' from '{package}'; instead of Lightning Thunder's: ."):
+        exec(f"from {package} import {name}")
+
+
+@functools.cache
+def objects() -> dict[str, Any]:
+    f = compiled()
+    trace = thunder.last_traces(f)[0]
+    return {
+        "Trace": trace,
+        "BoundSymbol": trace.bound_symbols[0],
+        "Value": trace.inputs[0],
+        "CompileData": thunder.compile_data(f),
+        "CompileStats": thunder.compile_stats(f),
+    }
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in OBJECTS for name in OBJECTS[kind]])
+def test_attributes_that_are_not_here_say_what_to_use(kind: str, name: str) -> None:
+    assert not hasattr(objects()[kind], name)
+    with pytest.raises(AttributeError, match=rf"'{kind}' .*'{name}'; instead of Lightning Thunder's: ."):
+        getattr(objects()[kind], name)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_attributes_of_nobody_list_those_that_there_are(kind: str) -> None:
+    there = {"Trace": "bound_symbols", "BoundSymbol": "results", "Value": "shape"}.get(kind, "cache_hits")
+    there = "cache_option" if kind == "CompileData" else there
+    with pytest.raises(
+        AttributeError, match=rf"'{kind}' object has no attribute 'zzz'; its attributes are .*\b{there}"
+    ):
+        _ = objects()[kind].zzz
+    with pytest.raises(AttributeError, match=r"no attribute '_zzz'$"):
+        _ = objects()[kind]._zzz
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        ("BoundSymbol", "result", "results"),
+        ("Value", "shap", "shape"),
+        ("Trace", "bound_symbol", "bound_symbols"),
+        ("CompileData", "option", "options"),
+        ("CompileStats", "cache_hit", "cache_hits"),
+    ],
+)
+def test_misspelt_attributes_suggest_the_right_one(kind: str, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+        getattr(objects()[kind], name)
+
+
+def test_entries_of_statistics_that_are_not_there_list_those_that_are() -> None:
+    with pytest.raises(KeyError, match=r"nope.*the entries are calls, .*seconds"):
+        objects()["CompileStats"]["nope"]
+    with pytest.raises(KeyError, match="did you mean 'cache_hits'"):
+        objects()["CompileStats"]["cache_hit"]
+    assert objects()["CompileStats"].get("nope") is None
+
+
+@pytest.mark.parametrize("kind", ["CompileData", "CompileStats", "Trace"])
+def test_objects_with_told_attributes_are_copied(kind: str) -> None:
+    assert copy.copy(objects()[kind]) == objects()[kind]
+    assert type(copy.deepcopy(objects()[kind])) in (type(objects()[kind]), dict)
 
 
 @pytest.mark.parametrize("module", ["thunder", *MEMBERS])

@@ -130,6 +130,39 @@ def test_failure_that_operations_do_not_show_is_an_error() -> None:
         thunder.minify(long_program, x(), x(), fails=lambda program, *args: False)
 
 
+def test_function_that_fails_in_eager_too_is_an_error() -> None:
+    with pytest.raises(ValueError, match="got Linear, which fails in eager too: RuntimeError: mat1 and mat2"):
+        thunder.minify(nn.Linear(3, 2), x(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"fails": 3}, TypeError, "fails: expected a function"),
+        ({"seconds": "a"}, TypeError, "seconds: expected a number"),
+        ({"seconds": 0}, ValueError, "seconds: expected a positive number"),
+        ({"path": 3}, TypeError, "path: expected the path of a file"),
+        ({"path": "/no/such/folder/a.py"}, FileNotFoundError, "/no/such/folder/a.py"),
+        ({"path": "/"}, IsADirectoryError, "/"),
+        ({"secnds": 3}, TypeError, r"thunder\.minify: unknown option 'secnds'; did you mean 'seconds'"),
+    ],
+)
+def test_wrong_settings_are_told_before_anything_runs(
+    settings: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    def never(*args: Any) -> None:
+        raise AssertionError
+
+    with pytest.raises(error, match=words):
+        thunder.minify(never, x(), **settings)
+
+
+def test_script_goes_to_a_path(tmp_path: pathlib.Path) -> None:
+    small = thunder.minify(long_program, x(), x(), fails=records("tanh"), path=tmp_path / "script.py")
+    assert small.script == str(tmp_path / "script.py")
+    assert small.program in (tmp_path / "script.py").read_text(encoding="utf8")
+
+
 def test_unknown_option_is_an_error() -> None:
     with pytest.raises(TypeError, match="unknown option"):
         thunder.minify(long_program, x(), x(), pases=[])

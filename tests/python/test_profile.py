@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import json
 from pathlib import Path
@@ -80,6 +81,29 @@ def test_profile_is_saved_for_perfetto(compiled: Any, tmp_path: Path) -> None:
     thunder.profile(compiled, torch.randn(4, 8)).save(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert any(__file__ in event.get("name", "") for event in events)
+
+
+def test_profile_is_saved_again_and_compressed(compiled: Any, tmp_path: Path) -> None:
+    profile = thunder.profile(compiled, torch.randn(4, 8))
+    for name in ("a.json", "b.json", "c.json.gz"):
+        profile.save(tmp_path / name)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert gzip.decompress((tmp_path / "c.json.gz").read_bytes()) == (tmp_path / "a.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [("no/such/folder/t.json", FileNotFoundError), (".", IsADirectoryError), (None, TypeError), (1, TypeError)],
+)
+def test_profile_that_cannot_be_saved_raises(
+    path: Any, error: type[Exception], compiled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    profile = thunder.profile(compiled, torch.randn(4, 8))
+    with pytest.raises(error):
+        profile.save(path)
+    profile.save("t.json")
+    assert json.loads(Path("t.json").read_text())["traceEvents"]
 
 
 def test_profile_leaves_gradients_alone() -> None:

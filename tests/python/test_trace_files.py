@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pathlib
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -224,3 +226,33 @@ def test_gradients_of_the_program_are_stored() -> None:
     assert stored(again) == stored(trace)
     x = torch.randn(3, 3)
     torch.testing.assert_close(again.python_callable()(x)[0], with_gradients_of_its_own(x))
+
+
+@pytest.mark.parametrize("file", [None, 3, io.StringIO()])
+def test_traces_are_stored_in_files_alone(file: Any) -> None:
+    (trace, *_) = stages(example())
+    with pytest.raises(TypeError, match=r"thunder\.Trace\.save: expected a "):
+        trace.save(file)
+    with pytest.raises(TypeError, match=r"thunder\.Trace\.load: expected a "):
+        Trace.load(file)
+
+
+def test_files_that_cannot_be_written_or_read_raise(tmp_path: pathlib.Path) -> None:
+    (trace, *_) = stages(example())
+    with pytest.raises(FileNotFoundError):
+        trace.save(tmp_path / "no/such/folder")
+    with pytest.raises(FileNotFoundError):
+        Trace.load(tmp_path / "no_such_file")
+
+
+def test_objects_of_a_loaded_trace_are_given_by_name() -> None:
+    (trace, *_) = stages(example())
+    with pytest.raises(TypeError, match="objects: expected a dict of objects by name, got 3"):
+        Trace.load(io.BytesIO(stored(trace)), 3)
+
+
+def test_traces_are_stored_and_not_pickled() -> None:
+    (trace, *_) = stages(example())
+    with pytest.raises(TypeError, match=r"trace\.save\(file\) stores it"):
+        pickle.dumps(trace)
+    assert copy.copy(trace) is copy.deepcopy(trace) is trace

@@ -215,8 +215,13 @@ def _raises(prologue: Trace, computation: Trace, epilogue: Trace) -> Any:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda p, c, e: c, TypeError, "expected three traces"),
-        (lambda p, c, e: (p, 3, e), TypeError, "expected a trace"),
+        (lambda p, c, e: c, TypeError, "expected a tuple of three traces"),
+        (lambda p, c, e: None, TypeError, "expected a tuple of three traces, got None"),
+        (lambda p, c, e: (p, c), TypeError, "expected a tuple of three traces"),
+        (lambda p, c, e: (p, 3, e), TypeError, "expected a trace as the computation, got 3"),
+        (lambda p, c, e: (p, None, e), TypeError, "expected a trace as the computation, got None"),
+        (lambda p, c, e: (None, c, e), TypeError, "expected a trace as the prologue, got None"),
+        (lambda p, c, e: (p, c.edit("step"), e), TypeError, r"as the computation, got .*finish\(\) returns the trace"),
         (lambda p, c, e: (c, c, e), ValueError, "expected the prologue, or an edit of it"),
         (lambda p, c, e: (p, c, c), ValueError, "expected the epilogue, or an edit of it"),
         (_two_outputs, ValueError, "expected 1 outputs, got 2"),
@@ -228,6 +233,11 @@ def test_wrong_traces_name_the_transform(change: Any, error: type[Exception], me
     with pytest.raises(error, match=message) as caught:
         thunder.jit(torch.sin, transforms=[Broken(change)])(torch.ones(3))
     assert error is KeyError or "transform Broken()" in str(caught.value)
+
+
+def test_none_stands_for_the_epilogue_as_it_was() -> None:
+    f = thunder.jit(torch.sin, transforms=[Broken(lambda p, c, e: (p, c, None))])
+    assert torch.equal(f(torch.ones(3)), torch.ones(3).sin())
 
 
 def test_forward_and_backward_that_disagree_are_refused() -> None:

@@ -134,3 +134,41 @@ def test_jitted_submodule_or_method_of_such_a_module_is_compiled() -> None:
         torch.testing.assert_close(module.training_step(x), expected)
     assert thunder.cache_misses(step) == 1
     assert thunder.cache_misses(module.model) == 1
+
+
+class WithDecorators(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 3.0
+
+    @thunder.jit
+    @staticmethod
+    def of_class(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 2
+
+    @thunder.jit(fullgraph=True)
+    @classmethod
+    def named(cls, x: torch.Tensor) -> Any:
+        return x.cos(), cls.__name__
+
+    beside = thunder.jit(staticmethod(lambda x: x.tanh()))
+
+
+@pytest.mark.parametrize("owner", [WithDecorators, WithDecorators()])
+def test_static_and_class_methods_are_compiled(owner: Any) -> None:
+    x = torch.ones(3)
+    for function, expected in (
+        (owner.of_class, x.sin() * 2),
+        (owner.beside, x.tanh()),
+        (lambda x: owner.named(x)[0], x.cos()),
+    ):
+        assert torch.equal(function(x), expected)
+    assert owner.named(x)[1] == "WithDecorators"
+    assert thunder.compile_stats(owner.of_class).eager_calls == thunder.compile_stats(owner.named).eager_calls == 0
+
+
+def test_a_static_method_itself_is_called_and_asked() -> None:
+    f = thunder.jit(staticmethod(lambda x: x.sin()), fullgraph=True)
+    assert torch.equal(f(torch.ones(3)), torch.ones(3).sin())
+    assert thunder.compile_stats(f).calls == 1
+    assert thunder.last_traces(f)

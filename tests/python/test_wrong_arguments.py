@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "executor's class": (
         lambda: thunder.jit(LINEAR, executors=[OperatorExecutor]),
         TypeError,
-        "expected executors or their names, got <class",
+        "expected executors or their names, got the class OperatorExecutor; give an instance",
     ),
     "text for a list": (
         lambda: thunder.compile(LINEAR, plugin("setup_executors", "aten")()),
@@ -114,6 +114,26 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "profiled": (lambda: thunder.profile(3, X), TypeError, "thunder.profile: expected a function or a module, got 3"),
     "profiled class": (lambda: thunder.profile(torch.nn.Linear, X), TypeError, "the class Linear; give an instance"),
     "calls of text": (lambda: thunder.profile(LINEAR, X, calls="3"), TypeError, "calls: expected a number, got '3'"),
+    "examination's measure": (
+        lambda: thunder.examine(LINEAR, X, measure="a"),
+        TypeError,
+        "thunder.examine: measure: expected a bool, got 'a'",
+    ),
+    "examination's options": (
+        lambda: thunder.examine(LINEAR, X, options={}),
+        TypeError,
+        "thunder.examine: options: expected thunder.Options, got {}",
+    ),
+    "measure of fusions": (
+        lambda: thunder.fusions(called(thunder.jit(LINEAR)), measure=1),
+        TypeError,
+        "thunder.fusions: measure: expected a bool, got 1",
+    ),
+    "path of a page": (
+        lambda: thunder.view(called(thunder.jit(LINEAR)), 3),
+        TypeError,
+        "thunder.view: path: expected the path of a file, got 3",
+    ),
     "examined class": (lambda: thunder.examine(torch.nn.Linear, X), TypeError, "the class Linear; give an instance"),
     "minified": (lambda: thunder.minify(None), TypeError, "thunder.minify: expected a function or a module, got None"),
     "explained": (lambda: thunder.explain_recipe(None), TypeError, "thunder.explain_recipe: expected a function or a"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import Any
 
-from thunder._arguments import require_callable
+from thunder._arguments import require_callable, require_writable, shown
 from thunder._minify.capture import captured
-from thunder._minify.compare import difference
+from thunder._minify.compare import difference, eager_error
 from thunder._minify.script import write_script
 from thunder._minify.shrink import Case, shrink
 from thunder.options import Options
@@ -47,7 +48,7 @@ def minify(
     *args: Any,
     fails: Callable[..., bool] | None = None,
     seconds: float = 60.0,
-    path: str | None = None,
+    path: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Minified:
     """Return a small program that fails as `fn(*args)` does, and write a script that shows it.
@@ -69,7 +70,8 @@ def minify(
 
     Raises:
         ValueError: `fn(*args)` does not fail, or what was taken from it does not.
-        TypeError: `fn` is not callable; an unknown option.
+        TypeError: `fn` or `fails` is not callable; an unknown option.
+        OSError: the script cannot be written.
 
     Example:
         >>> import torch, thunder
@@ -84,11 +86,14 @@ def minify(
         <BLANKLINE>
     """
     require_callable("thunder.minify", fn)
-    Options.of(options)
+    _require_settings(fails, seconds, path)
+    Options.of(options, "thunder.minify", ("fails", "seconds", "path"))
     failure = "" if fails is not None else difference(fn, args, options)
     if failure is None:
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
-        raise ValueError(f"thunder.minify: expected a function that fails, got {name}, whose results equal eager's")
+        error = eager_error(fn, args)
+        why = "whose results equal eager's" if error is None else f"which fails in eager too: {error}"
+        raise ValueError(f"thunder.minify: expected a function that fails compiled alone, got {name}, {why}")
     kind = failure.split(":")[0] if failure.partition(":")[0].isidentifier() else ""
 
     def reason_of(case: Case) -> str | None:
@@ -102,12 +107,25 @@ def minify(
             continue
         small = shrink(case, lambda candidate: reason_of(candidate) is not None, seconds)
         reason = reason_of(small) or ""
-        script = write_script(small, reason, options, path)
+        script = write_script(small, reason, options, None if path is None else os.fspath(path))
         return Minified(small.program.text(), small.arguments, reason, script, small)
     raise ValueError(
         "thunder.minify: expected a failure in operations on tensors, got one that the operations alone do not show"
         + (f": {failure}" if failure else "")
     )
+
+
+def _require_settings(fails: Any, seconds: Any, path: Any) -> None:
+    if fails is not None:
+        require_callable("thunder.minify: fails", fails)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(f"thunder.minify: seconds: expected a number, got {shown(seconds)}")
+    if not seconds > 0:
+        raise ValueError(f"thunder.minify: seconds: expected a positive number, got {seconds}")
+    if path is not None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"thunder.minify: path: expected the path of a file, got {shown(path)}")
+        require_writable(path)
 
 
 def _says_failure(fails: Callable[..., bool], case: Case) -> bool:

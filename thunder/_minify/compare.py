@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from thunder._minify.shrink import cloned, fresh
 from thunder.errors import EagerFallbackWarning
 
-__all__ = ["difference"]
+__all__ = ["difference", "eager_error"]
 
 
 def difference(function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]) -> str | None:
@@ -41,6 +41,15 @@ def difference(function: Callable[..., Any], arguments: tuple[Any, ...], options
         elif isinstance(value, torch.Tensor) or isinstance(other, torch.Tensor) or not _equal(value, other):
             return f"{name}: expected {value}, got {other}"
     return None if len(expected) == len(got) else f"expected {len(expected)} results, got {len(got)}"
+
+
+def eager_error(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str | None:
+    """Return the exception of `function` in eager, as a text; None where there is none."""
+    try:
+        _outcome(fresh(function), cloned(arguments))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[tuple[str, Any]]:

@@ -93,6 +93,6 @@ def write_script(case: Case, reason: str, options: Mapping[str, Any], path: str 
         arguments="".join(items),
         options="".join(f", {name}={value!r}" for name, value in options.items()),
     )
-    with open(path, "w") as file:
+    with open(path, "w", encoding="utf8") as file:
         file.write(script)
     return path

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import thunder
+from thunder.cli.failures import told
 from thunder.cli.target import HELP, WrongTarget, load
 
 __all__ = ["main"]
@@ -17,6 +18,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return the exit status: 0, 1 where what is looked at does not work, 2 for wrong arguments.
 
+    What the program raises is shown with its traceback, without thunder's own part of it, and a line for the command.
     Where the reader of a pipe has closed it, as `head` does, the command ends without a word, with 1.
     """
     try:
@@ -41,6 +43,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except WrongTarget as error:
         print(f"thunder {given.command}: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        sys.stdout.flush()
+        sys.stderr.write(told(error))
+        print(f"thunder {given.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,10 +80,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _writable(path: str) -> str:
-    """Return the path of a file that is to be written, if its folder is there."""
+    """Return the path of a file that is to be written, if it can be."""
+    from thunder._arguments import require_writable
+
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    try:
+        require_writable(path)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     return path
 
 

@@ -3,12 +3,10 @@
 import importlib
 from typing import Any
 
-from thunder._elsewhere import attribute_of
-
-_elsewhere = attribute_of(__name__)
+from thunder._elsewhere import missing_attribute
 
 
 def __getattr__(name: str) -> Any:
     if name in ("options", "transforms", "transform_common"):
         return importlib.import_module(f"thunder.core.{name}")
-    return _elsewhere(name)
+    raise missing_attribute(__name__, name)

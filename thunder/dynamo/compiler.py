@@ -72,7 +72,7 @@ class ThunderCompiler:
     """
 
     def __init__(self, **options: Any) -> None:
-        Options.of(options)
+        Options.of(options, "thunder.dynamo")
         self.options = options
         self.subgraph_infos: list[SubgraphInfo] = []
 

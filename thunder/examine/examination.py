@@ -17,10 +17,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from thunder import inspect as reports
-from thunder._arguments import require_callable
+from thunder._arguments import require_callable, shown_instance
 from thunder._jit import jit
 from thunder.errors import EagerFallbackWarning, SharpEdgeError
 from thunder.examine.traffic import FUSIONS, bytes_moved, bytes_unfused
+from thunder.options import Options, require_bool
 from thunder.trace import BoundSymbol, Trace, Value
 
 __all__ = ["Examination", "examine"]
@@ -128,7 +129,7 @@ def examine(fn: Any, *args: Any, measure: bool = True, options: Any = None, **kw
         **kwargs: its keyword arguments.
 
     Raises:
-        TypeError: `fn` is not callable.
+        TypeError: `fn` is not callable, `measure` is no bool or `options` no `thunder.Options`.
         Exception: what `fn` raises in eager.
 
     Example:
@@ -138,6 +139,9 @@ def examine(fn: Any, *args: Any, measure: bool = True, options: Any = None, **kw
         (True, 2)
     """
     require_callable("thunder.examine", fn)
+    require_bool("measure", measure, function="thunder.examine")
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"thunder.examine: options: expected thunder.Options, got {shown_instance(options)}")
     chosen = options
     if hasattr(fn, "__options__") or hasattr(fn, "options"):
         chosen = chosen or getattr(fn, "__options__", None) or fn.options

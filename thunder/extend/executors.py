@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from thunder._arguments import shown
 from thunder._check import load_extension
 from thunder.extend.gradients import derivatives, differentiable, driver, undifferentiable
 from thunder.extend.library import (
@@ -16,6 +17,8 @@ from thunder.extend.library import (
     key_of,
     library,
     named,
+    require_call,
+    require_free,
     require_tensor_results,
     schema_like,
     tags_like,
@@ -119,19 +122,23 @@ class OperatorExecutor(_PythonExecutor):
                 executor has its turn: `register_implementation(operation, operator)`.
 
         Raises:
-            ValueError, TypeError: the operator cannot be made of what is given.
+            ValueError, TypeError: the operator cannot be made of what is given: `fn` does not take the arguments, there
+                is an operator of that name which no executor registered, …
         """
         what = f"executor {self.name!r}: register_operator {name!r}"
         if not isinstance(name, str) or not name.isidentifier():
             raise ValueError(f"{what}: expected a name that is a Python identifier")
         if (like is None) == (meta is None):
             raise TypeError(f"{what}: expected one of like and meta, got {'neither' if like is None else 'both'}")
-        if not callable(fn) or not (meta is None or callable(meta)):
-            raise TypeError(f"{what}: expected functions for fn and meta, got {fn!r} and {meta!r}")
+        for argument, function in (("fn", fn), ("meta", meta)):
+            if not (callable(function) or (argument == "meta" and meta is None)):
+                raise TypeError(f"{what}: {argument}: expected a function, got {shown(function)}")
         prototype = None if like is None else overload_of(like, what)
         shapes: Any = meta or prototype
         schema = schema_like(shapes, what) if meta is None else schema_of(meta, what)
         require_tensor_results(schema, what)
+        require_free(self.name, name, what)
+        require_call(fn, schema, f"{what}: fn", complete=prototype is None)
         op = define(self.name, name, schema, tags or tags_like(prototype))
         key = key_of(op)
         library(self.name).impl(key, kernel_of(fn), "CompositeExplicitAutograd")
@@ -185,7 +192,7 @@ class OperatorExecutor(_PythonExecutor):
         what = f"executor {self.name!r}: register_implementation"
         for given in (op, checker, execution_transform, grad_transform):
             if given is not None and not callable(given):
-                raise TypeError(f"{what}: expected functions, got {given!r}")
+                raise TypeError(f"{what}: expected functions, got {shown(given)}")
         if op is not None and execution_transform is not None:
             raise TypeError(f"{what}: expected one of op and execution_transform, got both")
         if op is None and execution_transform is None and grad_transform is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 
-from thunder._arguments import shown
+from thunder._arguments import shown, shown_instance
 from thunder._check import load_extension
 from thunder._names import suggestion
 from thunder.extend.executors import BUILT_IN, Executor
@@ -80,7 +80,7 @@ def get_executor(name: Executor | str) -> Executor:
     if isinstance(name, Executor):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"thunder.extend: expected an executor or its name, got {shown(name)}")
+        raise TypeError(f"thunder.extend: expected an executor or its name, got {shown_instance(name)}")
     if name in _LOADED_WHEN_ASKED and name not in _known:
         register_executor(importlib.import_module(_LOADED_WHEN_ASKED[name]).make_default())
     if name not in _known:
@@ -183,7 +183,7 @@ def remove_default_executor(executor: Executor | str) -> None:
 
 def _require_executor(executor: object) -> None:
     if not isinstance(executor, Executor):
-        raise TypeError(f"thunder.extend: expected an executor, got {executor!r}")
+        raise TypeError(f"thunder.extend: expected an executor, got {shown_instance(executor)}")
     if executor.name in BUILT_IN:
         raise ValueError(
             f"thunder.extend: expected another name than that of one of thunder's own, got {executor.name!r}"

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from thunder._names import listed
 from thunder.extend import Executor, get_all_executors
 from thunder.options import Options
 from thunder.plugins.plugin import Plugin, PluginPolicy
@@ -78,6 +80,17 @@ class _DataParallel(Plugin):
     instead: str
 
     def __init__(self, **options: Any) -> None:
+        function = _distributed(self.engine)
+        if function is not None:
+            _, *parameters = inspect.signature(function).parameters.values()  # the first one is the model
+            names = [parameter.name for parameter in parameters]
+            takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+            for name in () if takes_all else options:
+                if name not in names:
+                    raise TypeError(
+                        f"thunder.plugins.{self.name}: unknown option {name!r}"
+                        f"{listed(name, names, f'the options of thunder.distributed.{self.engine}')}"
+                    )
         self.options = options
 
     def setup_model(self, model: Any) -> Any:

@@ -56,6 +56,7 @@ class Int4Weights(Transform):
         group: how many elements of a row share a scale and an offset; an even number.
 
     Raises:
+        TypeError: `group` is no int.
         ValueError: `group` is no even number from 2 on.
 
     Example:
@@ -66,6 +67,8 @@ class Int4Weights(Transform):
     """
 
     def __init__(self, group: int = 64) -> None:
+        if not isinstance(group, int) or isinstance(group, bool):
+            raise TypeError(f"Int4Weights: group: expected an even number from 2 on, got {shown(group)}")
         if group < 2 or group % 2:
             raise ValueError(f"Int4Weights: group: expected an even number from 2 on, got {group}")
         self.group = group

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
+from thunder._arguments import shown
 from thunder._names import suggestion
 from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
 from thunder.plugins.plugin import Plugin
+from thunder.transforms.transform import Transform
 
 __all__ = ["get_plugin", "get_plugin_names", "register_plugin", "resolve_plugins"]
 
@@ -50,8 +53,10 @@ def register_plugin(name: str, plugin: Callable[[], Plugin]) -> None:
               executors=['aten'],  # WithoutFusions
           )
     """
+    if not isinstance(name, str):
+        raise TypeError(f"thunder.plugins: expected a name, got {shown(name)}")
     if not callable(plugin):
-        raise TypeError(f"thunder.plugins: expected a class of plugins, got {plugin!r}")
+        raise TypeError(f"thunder.plugins: expected a class of plugins, got {shown(plugin)}")
     _plugins[name] = plugin
 
 
@@ -68,6 +73,16 @@ def resolve_plugins(plugins: object) -> list[Plugin]:
     return [_resolve(plugin) for plugin in given]
 
 
+def _made(cls: type[Plugin]) -> Plugin:
+    try:
+        inspect.signature(cls).bind()
+    except TypeError as error:
+        raise TypeError(
+            f"thunder.compile: plugins: {cls.__qualname__}: {error}; give an instance: {cls.__name__}(…)"
+        ) from None
+    return cls()
+
+
 def _resolve(plugin: object) -> Plugin:
     if isinstance(plugin, str):
         if plugin not in _plugins:
@@ -75,11 +90,16 @@ def _resolve(plugin: object) -> Plugin:
                 f"thunder.compile: plugins: expected one of {', '.join(_plugins)}, got {plugin!r}"
                 f"{suggestion(plugin, _plugins)}"
             )
-        plugin = _plugins[plugin]
-    if isinstance(plugin, type):
-        plugin = plugin()
+        registered = _plugins[plugin]
+        plugin = registered if isinstance(registered, type) else registered()
+    if isinstance(plugin, type) and issubclass(plugin, Plugin):
+        plugin = _made(plugin)
     if not isinstance(plugin, Plugin):
-        raise TypeError(f"thunder.compile: plugins: expected thunder.plugins.Plugin or a name, got {plugin!r}")
+        cls = plugin if isinstance(plugin, type) else type(plugin)
+        hint = f"; transforms=[{cls.__name__}(…)] takes it" if issubclass(cls, Transform) else ""
+        raise TypeError(
+            f"thunder.compile: plugins: expected thunder.plugins.Plugin or a name, got {shown(plugin)}{hint}"
+        )
     if hasattr(plugin, "setup_lookasides"):
         raise NotImplementedError(
             f"thunder.compile: plugin {plugin.name}: setup_lookasides: thunder has no lookasides; run a function in "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from thunder.module import ThunderModule
+from thunder.options import require_bool
 from thunder.recipes.recipe import BaseRecipe, Setting, Settings
 
 __all__ = ["HFTransformers", "LightningModules", "LitGPT", "Timm"]
@@ -46,6 +47,7 @@ class HFTransformers(BaseRecipe):
 
     def __init__(self, *, static_cache: bool = True, **options: Any) -> None:
         super().__init__(**options)
+        require_bool("static_cache", static_cache, function=f"recipe {self.name}")
         self.static_cache = static_cache
 
     @classmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from thunder._names import warn_of_misspelt_methods
-from thunder.options import Options
+from thunder.options import OF_COMPILE, Options, require_bool, require_choice
 from thunder.plugins.plugin import Plugin, PluginPolicy
 from thunder.plugins.registry import resolve_plugins
 
@@ -110,12 +111,14 @@ class BaseRecipe:
         show_progress: bool = False,
         **options: Any,
     ) -> None:
-        if interpreter not in INTERPRETERS:
-            raise ValueError(f"recipe {self.name}: interpreter: expected one of {INTERPRETERS}, got {interpreter!r}")
+        what = f"recipe {self.name}"
+        require_choice("interpreter", interpreter, INTERPRETERS, what)
         if fuser == "nvfuser":
-            raise ValueError(f"recipe {self.name}: fuser: thunder has no nvfuser; 'thunder' fuses on CPUs and GPUs")
-        if fuser not in FUSERS:
-            raise ValueError(f"recipe {self.name}: fuser: expected one of {tuple(FUSERS)}, got {fuser!r}")
+            raise ValueError(f"{what}: fuser: thunder has no nvfuser; 'thunder' fuses on CPUs and GPUs")
+        require_choice("fuser", fuser, tuple(FUSERS), what)
+        require_bool("show_progress", show_progress, function=what)
+        if interpreter == "thunder.jit":
+            Options.of(options, what, _keywords_of(type(self)))
         if show_progress:
             raise NotImplementedError(f"recipe {self.name}: show_progress: a trace takes well under a second")
         self.plugins: list[Plugin] = resolve_plugins(plugins)
@@ -185,7 +188,8 @@ class BaseRecipe:
         found += self._other_options(givers)
         settings = Settings(self.name, self.interpreter, tuple(found))
         if self.interpreter == "thunder.jit":  # that of TorchDynamo takes options of torch.compile, too
-            Options.of(settings.options)
+            for setting in found:
+                _require_option(setting)
         return settings
 
     def apply(self, model: Any) -> Any:
@@ -238,6 +242,21 @@ class BaseRecipe:
                 raise ValueError(f"recipe {self.name}: setup_attributes: {name}: {kind} has no attribute {part!r}")
             owner = getattr(owner, part)
         setattr(owner, last, value)
+
+
+def _keywords_of(cls: type[BaseRecipe]) -> list[str]:
+    """Return the keywords that a class of recipes takes, without those that it hands on."""
+    initializers = (vars(each)["__init__"] for each in cls.__mro__[:-1] if "__init__" in vars(each))
+    parameters = (p for each in initializers for p in inspect.signature(each).parameters.values())
+    return list(dict.fromkeys(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
+
+
+def _require_option(setting: Setting) -> None:
+    """Raise TypeError or ValueError, with who chose it, for a setting that is no option of `thunder.jit`."""
+    if setting.is_option:
+        by_caller = setting.origin == "the caller"
+        function = "thunder.compile" if by_caller else f"thunder.compile: {setting.origin}"
+        Options.of({setting.name: setting.value}, function, OF_COMPILE if by_caller else ())
 
 
 def _listed(giver: Any, method: str) -> list[Any]:

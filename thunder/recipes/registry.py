@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from thunder._arguments import shown
 from thunder._names import suggestion
 from thunder.recipes.libraries import HFTransformers, LightningModules, LitGPT, Timm
 from thunder.recipes.recipe import BaseRecipe
@@ -67,7 +70,7 @@ def resolve_recipe(model: object, recipe: Any) -> BaseRecipe:
         ValueError: there is no recipe of that name.
         TypeError: something else is given.
     """
-    if recipe == "auto":
+    if isinstance(recipe, str) and recipe == "auto":
         recipe = next((cls for cls in reversed(_recipes.values()) if cls.recognizes(model)), BaseRecipe)
     if isinstance(recipe, str):
         if recipe not in _recipes:
@@ -79,5 +82,9 @@ def resolve_recipe(model: object, recipe: Any) -> BaseRecipe:
     if isinstance(recipe, type):
         recipe = recipe()
     if not isinstance(recipe, BaseRecipe):
-        raise TypeError(f"thunder.compile: recipe: expected thunder.recipes.BaseRecipe or a name, got {recipe!r}")
+        called = "; what thunder.compile returns is called with arguments: thunder.compile(model)(…)"
+        raise TypeError(
+            f"thunder.compile: recipe: expected thunder.recipes.BaseRecipe or a name, got {shown(recipe)}"
+            f"{called if isinstance(recipe, torch.Tensor) else ''}"
+        )
     return recipe

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from thunder._arguments import shown
 from thunder._names import warn_of_misspelt_methods
-from thunder.trace import Trace
+from thunder.trace import Trace, TraceEdit
 
 if TYPE_CHECKING:
     from thunder.module import ThunderModule
@@ -100,9 +101,13 @@ def hooks_of(transform: Transform) -> tuple[str, Hook | None, Hook | None, Hook 
         given = Trace(prologue), Trace(computation, stored=stored), Trace(epilogue, module=module)
         returned = transform.transform_traces_pre_prologue(*given)
         if not isinstance(returned, tuple) or len(returned) != 3:
-            raise TypeError(f"transform {transform!r}: expected three traces, got {returned!r}")
-        made = [given[2] if trace is None else trace for trace in returned]
-        natives = tuple(_native(transform, trace) for trace in made)
+            raise TypeError(
+                f"transform {transform!r}: transform_traces_pre_prologue: expected a tuple of three traces, got "
+                f"{shown(returned)}"
+            )
+        made = [*returned[:2], given[2] if returned[2] is None else returned[2]]
+        kinds = ("prologue", "computation", "epilogue")
+        natives = tuple(_native(transform, trace, f" as the {kind}") for trace, kind in zip(made, kinds, strict=True))
         _check_stores(transform, given[1], made[1], made[2])
         return natives
 
@@ -138,7 +143,8 @@ def _check_stores(transform: Transform, before: Trace, computation: Trace, epilo
         )
 
 
-def _native(transform: Transform, trace: object) -> Any:
+def _native(transform: Transform, trace: object, which: str = "") -> Any:
     if not isinstance(trace, Trace):
-        raise TypeError(f"transform {transform!r}: expected a trace, got {trace!r}")
+        hint = "; its method finish() returns the trace" if isinstance(trace, TraceEdit) else ""
+        raise TypeError(f"transform {transform!r}: expected a trace{which}, got {shown(trace)}{hint}")
     return trace.native

@@ -8,6 +8,8 @@ import os
 import pathlib
 from typing import Any
 
+from thunder._arguments import shown
+from thunder.options import require_bool
 from thunder.viewing.data import collect
 
 __all__ = ["View", "view"]
@@ -69,6 +71,9 @@ def view(fn: Any, path: str | os.PathLike[str] | None = None, *, measure: bool =
         >>> thunder.view(f)
         <thunder.View of f; save(path) writes it>
     """
+    require_bool("measure", measure, function="thunder.view")
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise TypeError(f"thunder.view: path: expected the path of a file, got {shown(path)}")
     page = View(collect(fn, measure))
     if path is not None:
         page.save(path)
