@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -76,13 +78,14 @@ constexpr std::size_t kGroups = 8;
 class SampleChoice {
  public:
   SampleChoice(std::span<const SizeSymbol> symbols, std::span<const ir::Condition> conditions)
-      : symbols_(symbols), conditions_(conditions), conditions_of_(symbols.size()) {
+      : symbols_(symbols.begin(), symbols.end()), conditions_(conditions), conditions_of_(symbols.size()) {
     for (const SizeSymbol& symbol : symbols) traced_.push_back(symbol.traced);
     for (const ir::Condition& condition : conditions) {
       std::vector<std::uint32_t> named;
       ir::add_symbols(condition, named);
       for (const std::uint32_t symbol : named) conditions_of_[symbol].push_back(&condition);
     }
+    for (std::uint32_t i = 0; i < symbols_.size(); ++i) draw_within_bounds(i);
   }
 
   std::vector<SizeSample> choose() {
@@ -107,6 +110,23 @@ class SampleChoice {
  private:
   using Values = std::vector<std::int64_t>;
 
+  /// Conditions that leave a symbol few values, next to one another, are hardly met by chance.
+  void draw_within_bounds(std::uint32_t i) {
+    constexpr std::int64_t kFew = 256;
+    const ir::Dim symbol = ir::Dim::symbol(i, traced_[i]);
+    std::int64_t least = symbols_[i].least;
+    std::int64_t most = symbols_[i].most == 0 ? std::numeric_limits<std::int64_t>::max() : symbols_[i].most;
+    for (const ir::Condition* condition : conditions_of_[i]) {
+      if (condition->kind != ir::Condition::Kind::kAtMost) continue;
+      const auto& [_, left, right] = *condition;
+      const ir::Dim above = left - symbol, below = right - symbol;
+      if (left.is_concrete() && below.is_concrete()) least = std::max(least, left.hint - below.hint);
+      if (right.is_concrete() && above.is_concrete()) most = std::min(most, right.hint - above.hint);
+    }
+    if (most < least || most - least >= kFew) return;
+    symbols_[i].least = least;
+    symbols_[i].most = most;
+  }
   [[nodiscard]] std::int64_t draw(std::size_t attempt, std::size_t usual, std::uint32_t i) const {
     return attempt == 0 ? sample_of(symbols_[i], usual, i) : other_sample_of(symbols_[i], attempt + 31 * usual, i);
   }
@@ -184,7 +204,7 @@ class SampleChoice {
     return alike;
   }
 
-  std::span<const SizeSymbol> symbols_;
+  std::vector<SizeSymbol> symbols_;
   std::span<const ir::Condition> conditions_;
   std::vector<std::vector<const ir::Condition*>> conditions_of_;  ///< by symbol
   Values traced_;

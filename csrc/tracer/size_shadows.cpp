@@ -310,10 +310,32 @@ std::optional<ir::Condition> condition_of_remainder(const ir::Dim& dim, ir::Symb
   return std::nullopt;
 }
 
+/// The bounds that leave an expression its value, where that is a quotient by a number, but for what is added to it: as
+/// many programs as there are quotients are for all sizes. Empty: it is none, or the bounds leave few sizes.
+std::vector<ir::Condition> bounds_of_quotient(const ir::Dim& dim, ir::SymbolValues traced) {
+  constexpr std::int64_t kLeastSizes = 8;
+  for (const auto& [operation, left, right] : ir::functions_in(dim)) {
+    const bool divides = operation == ir::SizeOperation::kFloorDivide && right.is_concrete();
+    if (!divides || right.hint < kLeastSizes) continue;
+    const ir::Dim quotient = ir::floor_divide(left, right);
+    if (!(dim - quotient).is_concrete() && !(dim + quotient).is_concrete()) continue;
+    ir::Dim divided = left;
+    divided.hint = ir::evaluate(left, traced);
+    const ir::Dim least = right * ir::Dim(ir::evaluate(quotient, traced));
+    using Kind = ir::Condition::Kind;
+    return {{Kind::kAtMost, least, divided}, {Kind::kAtMost, divided, least + right - ir::Dim(1)}};
+  }
+  return {};
+}
+
 }  // namespace
 
 void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
-  if (const auto condition = condition_of_remainder(dim, fit_->samples()[0])) return assume(*condition);
+  const auto traced = fit_->samples()[0];
+  if (const auto condition = condition_of_remainder(dim, traced)) return assume(*condition);
+  const std::vector<ir::Condition> bounds = bounds_of_quotient(dim, traced);
+  for (const ir::Condition& bound : bounds) assume(bound);
+  if (!bounds.empty()) return;
   std::vector<std::uint32_t> symbols;
   ir::add_symbols(dim, symbols);
   for (const std::uint32_t symbol : symbols) pin(symbol);

@@ -101,7 +101,7 @@ std::vector<ir::Dim> window_counts(const c10::OperatorHandle& op, std::span<cons
       continue;
     }
     const ir::Dim room = size + ir::Dim(2) * (*padding)[i] - reach;
-    if (!step.is_concrete()) {
+    if (!step.is_concrete() || !(*kernel)[i].is_concrete()) {
       for (const auto& [left, right] : {std::pair(ir::Dim(1), step), std::pair(ir::Dim(0), room)}) {
         const Compared is_legal = compare_sizes(left, SizeComparison::kLessOrEqual, right);
         if (!is_legal.outcome) return {};

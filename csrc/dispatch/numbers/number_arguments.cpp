@@ -490,6 +490,43 @@ bool decide_range(PyObject* callable, const NativeCall& call) {
          is_at_most(end, is_from_begin == 1 ? extent : zero) >= 0;
 }
 
+/// The place among the arguments of the least length of `torch.bincount`, where that is a size; nullopt: it is none.
+std::optional<std::size_t> place_of_least_length(PyObject* callable, const NativeCall& call) {
+  if (name_of(callable) != "bincount" || !is_torch_function(callable, call)) return std::nullopt;
+  const auto op = c10::Dispatcher::singleton().findSchema({"aten::bincount", ""});
+  for (std::size_t i = 0; op && i < total(call); ++i) {
+    const auto place = place_in_schema(*op, call, i);
+    const bool is_length =
+        place && *place < op->schema().arguments().size() && op->schema().arguments()[*place].name() == "minlength";
+    if (is_length && is_size_number(call.arguments[i])) return i;
+  }
+  return std::nullopt;
+}
+
+/// `torch.bincount` of a least length that is a size: how many bins there are follows from the data, and zeros go
+/// behind them up to that length. Zero: it is another function.
+int call_bincount(PyObject* callable, const NativeCall& call, PyObject** result) {
+  const auto place = has_function_mode() ? std::nullopt : place_of_least_length(callable, call);
+  if (!place) return 0;
+  const py::Ref least = py::Ref::share(call.arguments[*place]);
+  const py::Ref zero = py::Ref::steal(PyLong_FromLong(0));
+  const int is_length = is_at_most(zero, least);
+  if (is_length != 1) return is_length;
+  std::vector<py::Ref> arguments;
+  for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));
+  arguments[*place] = zero;
+  const py::Ref made = py::Ref::steal(call_with(callable, call, arguments));
+  PyObject* size = made ? PyObject_CallMethod(made.get(), "size", "i", 0) : nullptr;
+  const py::Ref length = py::Ref::steal(size == nullptr ? nullptr : present_sizes(size));
+  const int is_enough = is_at_most(least, length);
+  if (is_enough != 0) return *result = is_enough > 0 ? Py_NewRef(made.get()) : nullptr, is_enough;
+  const py::Ref missing = py::Ref::steal(PyNumber_Subtract(least.get(), length.get()));
+  const py::Ref torch = py::Ref::steal(py::import_module("torch"));
+  if (!missing || !torch) return -1;
+  *result = PyObject_CallMethod(torch.get(), "constant_pad_nd", "O(iO)i", made.get(), 0, missing.get(), 0);
+  return *result == nullptr ? -1 : 1;
+}
+
 }  // namespace
 
 int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** result) {
@@ -511,6 +548,7 @@ int call_with_sizes(PyObject* callable, const NativeCall& call, PyObject** resul
       return 1;
     }
   }
+  if (const int status = call_bincount(callable, call, result); status != 0) return status;
   if (const int status = call_on_plain_ints(callable, call, result); status != 0) return status;
   std::vector<py::Ref> arguments;
   for (std::size_t i = 0; i < total(call); ++i) arguments.push_back(py::Ref::share(call.arguments[i]));

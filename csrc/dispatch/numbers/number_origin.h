@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "interpreter/python/python_ref.h"
+#include "ir/condition.h"
 #include "ir/float_size.h"
 #include "ir/size.h"
 #include "tracer/size_node.h"
@@ -34,6 +35,9 @@ struct SizeOrigin {
   std::optional<SizeFraction> fraction{};
   std::optional<RoundedFloat> rounded{};
   std::optional<ir::Dim> radicand{};  ///< the number is the square root of this size, as floats round it
+  std::optional<ir::Dim> power{};     ///< the number is the logarithm of this size to the base of two
+  /// The number is an int that sizes give while these hold, such as a rounded logarithm; empty: it follows them closer.
+  std::vector<ir::Condition> level{};
 };
 
 /// An int that the program computed from ints of data, as an expression of those, each of which has a symbol there.

@@ -53,6 +53,12 @@ py::Ref beside_data(PyObject* object) {
 
 PyObject* calculate(PyObject* left, PyObject* right, const char* symbol, binaryfunc operation) {
   if (is_tensor(left) || is_tensor(right)) return with_tensors(left, right, operation);
+  const auto is_level = [](PyObject* object) { return is_level_of_sizes(object); };
+  if ((is_level(left) && is_size_number(right)) || (is_size_number(left) && is_level(right))) {
+    // The size of what is padded to a power of two follows from both.
+    const py::Ref first = looked_at(left), second = looked_at(right);
+    return first && second ? operation(first.get(), second.get()) : nullptr;
+  }
   if (is_from_sizes(left) || is_from_sizes(right)) {
     PyObject* combined = symbol == nullptr ? nullptr : combine_sizes(symbol, left, right);
     if (combined != nullptr || PyErr_Occurred() != nullptr) return combined;

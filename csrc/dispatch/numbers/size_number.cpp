@@ -288,6 +288,9 @@ PyObject* attribute_of_size(PyObject* self, PyObject* name) {
   if (_PyType_Lookup(type, name) == nullptr) {
     return PyErr_Format(PyExc_AttributeError, "'%.200s' object has no attribute '%U'", type->tp_name, name);
   }
+  if (given == nullptr && PyUnicode_CompareWithASCIIString(name, "bit_length") == 0) {
+    return PyObject_GenericGetAttr(self, name);
+  }
   const py::Ref real = py::Ref::steal(look_at_size(self));
   return real ? PyObject_GetAttr(real.get(), name) : nullptr;
 }
@@ -315,12 +318,15 @@ PyObject* rounded_size(PyObject* self, PyObject* arguments) {
   return delegate_to_int<SpecialName{"__round__"}>(self, arguments);
 }
 
+PyObject* bit_length(PyObject* self, PyObject* /*unused*/) { return bit_length_of_size(self); }
+
 PyMethodDef methods_of_size[] = {
     {"__format__", delegate_to_int<SpecialName{"__format__"}>, METH_VARARGS, nullptr},
     {"__round__", rounded_size, METH_VARARGS, nullptr},
     {"__trunc__", rounded_size, METH_VARARGS, nullptr},
     {"__floor__", rounded_size, METH_VARARGS, nullptr},
     {"__ceil__", rounded_size, METH_VARARGS, nullptr},
+    {"bit_length", bit_length, METH_NOARGS, nullptr},
     {"__reduce_ex__", delegate_to_int<SpecialName{"__reduce_ex__"}>, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -310,6 +311,46 @@ bool may_be_floats(const Origins& origins) {
   return true;
 }
 
+std::int64_t power_of_two(std::int64_t exponent) { return std::int64_t{1} << exponent; }
+
+/// That a size is from `least` to `most`.
+std::vector<ir::Condition> within(std::int64_t least, const ir::Dim& size, std::int64_t most) {
+  using Kind = ir::Condition::Kind;
+  return {{Kind::kAtMost, least, size}, {Kind::kAtMost, size, most}};
+}
+
+/// The conditions under which a logarithm is rounded to the same int. Those of larger sizes may be rounded up as
+/// floats.
+std::vector<ir::Condition> level_of_logarithm(std::string_view function, const ir::Dim& size, std::int64_t exponent) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 40U;
+  if (size.hint < 1 || size.hint > kLargest) return {};
+  if (function == "ceil") {
+    return within(exponent == 0 ? 1 : power_of_two(exponent - 1) + 1, size, power_of_two(exponent));
+  }
+  const bool rounds_down = function == "floor" || function == "int" || function == "trunc";
+  return rounds_down ? within(power_of_two(exponent), size, power_of_two(exponent + 1) - 1)
+                     : std::vector<ir::Condition>();
+}
+
+/// The conditions under which `left operation right` is the int that it is; empty: none are known.
+std::vector<ir::Condition> level_of(std::string_view operation, PyObject* left, PyObject* right, PyObject* real) {
+  static constexpr std::array<std::string_view, 9> kOfInts{"+", "-", "*", "//", "%", "**", "neg", "abs", "int"};
+  if (!PyLong_CheckExact(real)) return {};
+  const SizeOrigin* const first = origin_of(left);
+  if (first != nullptr && first->power) return level_of_logarithm(operation, *first->power, PyLong_AsLongLong(real));
+  if (std::ranges::find(kOfInts, operation) == kOfInts.end()) return {};
+  std::vector<ir::Condition> level;
+  for (PyObject* operand : {left, right}) {
+    const SizeOrigin* const origin = origin_of(operand);
+    if (origin == nullptr && PyLong_CheckExact(operand)) continue;
+    if (origin == nullptr || origin->level.empty()) return {};
+    for (const ir::Condition& condition : origin->level) {
+      if (std::ranges::find(level, condition) == level.end()) level.push_back(condition);
+    }
+  }
+  return level;
+}
+
 /// Null without an exception: it is not recorded. `real` is what Python gave.
 PyObject* record(std::string_view operation, PyObject* left, PyObject* right, const py::Ref& real) {
   const std::shared_ptr<NumberTrace> trace = current_trace();
@@ -333,6 +374,8 @@ PyObject* record(std::string_view operation, PyObject* left, PyObject* right, co
     if (first && second) origin->fraction = combine(operation, *first, *second);
     if (first && second) origin->radicand = radicand_of(operation, *first, *second);
     origin->rounded = next_float(operation, left, right);
+    if (operation == "log2") origin->power = dim_of_size_number(left);
+    origin->level = level_of(operation, left, right, real.get());
     return make_number(trace, *number, real, std::move(origin));
   } catch (...) {
     set_python_error();
@@ -503,8 +546,28 @@ bool holds_size(PyObject* tensor) {
 
 PyObject* size_in(PyObject* tensor) { return Py_NewRef(sizes_in_tensors().at(value_for_size(tensor)).get()); }
 
+bool is_level_of_sizes(PyObject* object) {
+  const SizeOrigin* const origin = origin_of(object);
+  return origin != nullptr && !origin->level.empty();
+}
+
+PyObject* bit_length_of_size(PyObject* size) {
+  const auto known = size_of(size);
+  if (!known || known->dim.hint < 1) {
+    const py::Ref real = py::Ref::steal(look_at_size(size));
+    return real ? PyObject_CallMethod(real.get(), "bit_length", nullptr) : nullptr;
+  }
+  const auto length = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(known->dim.hint)));
+  return or_python_error([&] {
+    assume_all(*known->scope, {true, within(power_of_two(length - 1), known->dim, power_of_two(length) - 1)});
+    return PyLong_FromLongLong(length);
+  });
+}
+
 void look_at_origin(const SizeOrigin& origin) {
   if (origin.scope->shadows == nullptr) return;
+  for (const ir::Condition& condition : origin.level) origin.scope->shadows->assume(condition);
+  if (!origin.level.empty()) return;
   for (const ir::Dim& size : origin.sizes) origin.scope->shadows->pin_symbols_of(size);
 }
 

@@ -63,7 +63,12 @@ void note_size_in(PyObject* tensor, PyObject* size);
 [[nodiscard]] bool holds_size(PyObject* tensor);
 /// The size that a tensor holds (new reference).
 [[nodiscard]] PyObject* size_in(PyObject* tensor);
-/// Pins the sizes that a number comes from.
+/// Whether a number is an int that stays the same over a range of sizes: `math.ceil(math.log2(n))`, and what is
+/// computed of it. To look at one costs a program for each range, not for each size.
+[[nodiscard]] bool is_level_of_sizes(PyObject* object);
+/// `n.bit_length()` (new reference). Null with an exception.
+[[nodiscard]] PyObject* bit_length_of_size(PyObject* size);
+/// Pins the sizes that a number comes from, or keeps them where the number stays as it is.
 void look_at_origin(const SizeOrigin& origin);
 
 }  // namespace thunder::dispatch
