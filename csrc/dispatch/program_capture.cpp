@@ -181,6 +181,7 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   custom_functions_.add_substitutes(options, python_backwards_);
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
+  if (is_exact_) random_.add_substitutes(options);
   facts_.add_substitutes(options);
   for (const char* name : {"simplefilter", "filterwarnings", "resetwarnings"}) {
     options.substitute(loaded_function("warnings", name).get(),

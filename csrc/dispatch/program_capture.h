@@ -18,6 +18,7 @@
 #include "dispatch/capture/deferred_calls.h"
 #include "dispatch/capture/end_checks.h"
 #include "dispatch/capture/gradient_hooks.h"
+#include "dispatch/capture/host_random.h"
 #include "dispatch/capture/inner_backward.h"
 #include "dispatch/capture/program_call.h"
 #include "dispatch/capture/program_sizes.h"
@@ -120,6 +121,7 @@ class ProgramCapture final : tracer::RecordingHost {
   InnerBackward backward_;
   GradientHooks gradient_hooks_{recorder_, python_backwards_};
   DeferredCalls deferred_{recorder_, tracker_};
+  HostRandom random_{reads_, sharp_edges_, tracker_};
   interpreter::Tracker tracker_;
   TorchSettings settings_{tracker_};
   interpreter::Structure structure_;

@@ -19,6 +19,7 @@
 #include "ir/trace_sizes.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
+#include "tracer/observed_errors.h"
 #include "tracer/trace_session.h"
 
 namespace thunder::dispatch {
@@ -199,6 +200,7 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
   // A profiler would read the data of tensors of the trace.
   const at::RecordFunctionGuard unprofiled(/*is_enabled=*/false);
   const ComputedScope computed(how.computed);
+  const tracer::ObservedErrors errors(how.observes_errors);
   try {
     ProgramCapture::Known known;
     const bool may_have_symbols = can_have_symbols(options, traced.module) && how.sizes != nullptr;

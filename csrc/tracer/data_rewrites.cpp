@@ -13,6 +13,7 @@
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/map_tensors.h"
+#include "tracer/observed_errors.h"
 #include "tracer/operators.h"
 #include "tracer/recorder.h"
 #include "tracer/recording_scopes.h"
@@ -192,6 +193,33 @@ void call_reading_number(Recorder& recorder, const c10::OperatorHandle& op, torc
   }
   const at::Tensor same = is_exact ? calls.eq(tensor, arguments[1].toTensor()) : calls.isclose(std::move(arguments));
   stack.emplace_back(recorder.data.read_number(calls.all(same)).toBool());
+}
+
+namespace {
+
+/// (info, name, *, is_matrix): raises for the numbers of matrices that are not zero.
+void check_errors(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  std::vector<IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  const CallBuilder calls(recorder);
+  const at::Tensor info = arguments[0].toTensor();
+  const at::Tensor fails = calls.call({"aten::any", "", {calls.call({"aten::ne", "Scalar", {info, 0}})}});
+  if (!recorder.data.read_truth(fails)) return;
+  arguments[0] = recorder.data.with_contents(info);
+  const SuspendRecording suspended;
+  op.callBoxed(arguments);
+}
+
+}  // namespace
+
+bool call_observing_errors(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  if (!ObservedErrors::are_observed() || recorder.host.recorded() != Recorded::kProgram) return false;
+  if (op.operator_name().name == "aten::_linalg_check_errors") {
+    check_errors(recorder, op, stack);
+    return true;
+  }
+  if (!is_composite(op) || !operators::has_fact(*operator_for(op), operators::Fact::kRaisesForData)) return false;
+  recorder.call_parts(op, stack);
+  return true;
 }
 
 void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack) {

@@ -20,6 +20,10 @@ void call_giving_numbers(Recorder& recorder, const c10::OperatorHandle& op, torc
 /// Records an operator whose own code reads lengths; the trace holds for these. False: it is another one.
 [[nodiscard]] bool call_reading_lengths(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
+/// Records a call of the program with a look whether it fails, and raises the error if it does now. False: errors are
+/// not observed (observed_errors.h), or this operation has no part that tells whether it fails.
+[[nodiscard]] bool call_observing_errors(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack& stack);
+
 /// Writes to the places that a mask shows (`index_put`).
 [[nodiscard]] bool writes_by_mask(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
 /// Records `index_put` with masks. One number everywhere that the only mask shows is `masked_fill`; otherwise masks

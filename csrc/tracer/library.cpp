@@ -7,6 +7,7 @@
 #include <ATen/ops/alias.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -23,6 +24,7 @@
 #include "bridge/dropout.h"
 #include "bridge/grouped_attention.h"
 #include "bridge/random.h"
+#include "tracer/host_generator.h"
 
 namespace thunder::tracer {
 namespace {
@@ -128,6 +130,13 @@ void set_generator_state(const std::optional<at::Generator>& generator, const at
   target.set_state(state);
 }
 
+/// Without a generator, as probes call it: zero.
+at::Tensor draw(const std::optional<at::Generator>& generator, c10::string_view method,
+                c10::ArrayRef<c10::Scalar> arguments, at::ScalarType dtype) {
+  return generator ? draw_number(*generator, std::string(method), arguments, dtype)
+                   : at::zeros({}, at::TensorOptions(dtype));
+}
+
 }  // namespace
 
 void register_library() {
@@ -151,6 +160,8 @@ void register_library() {
     define("generator_state(Generator? generator) -> Tensor", dispatch(kAnyBackend, &generator_state));
     define("set_generator_state(Generator? generator, Tensor state) -> ()",
            dispatch(kAnyBackend, &set_generator_state));
+    define("draw_number(Generator? generator, str method, Scalar[] arguments, ScalarType dtype) -> Tensor",
+           dispatch(kAnyBackend, &draw));
     define(
         "bernoulli_with_state(int[] size, int[] stride, ScalarType dtype, Device device, float p, "
         "Generator? generator=None) -> (Tensor, Tensor)",

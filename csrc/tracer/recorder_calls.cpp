@@ -289,6 +289,8 @@ void Recorder::call(const c10::OperatorHandle& op, torch::jit::Stack& stack, Lev
     call_reading_number(*this, op, stack);
   } else if (level == Level::kTop && call_reading_lengths(*this, op, stack)) {
     return;
+  } else if (level == Level::kTop && call_observing_errors(*this, op, stack)) {
+    return;
   } else if (level == Level::kTop && gives_numbers(op)) {
     call_giving_numbers(*this, op, stack);
   } else if (facts.has(Fact::kIsRecordedAsParts) && is_on_cpu_or_composite(op, std::span(stack).last(count))) {

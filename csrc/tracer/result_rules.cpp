@@ -122,6 +122,9 @@ Result view_copy(Given arguments) {
 }
 
 /// Rules for operators whose own kernels for metadata are missing or wrong.
+/// (generator, method, arguments, dtype): to ask the kernel would draw.
+Result drawn_number(Given arguments) { return at::empty({}, at::TensorOptions(arguments[3].toScalarType())); }
+
 constexpr ResultRule kRules[] = {
     {"aten::__lshift__", &shifted},
     {"aten::__rshift__", &shifted},
@@ -140,6 +143,7 @@ constexpr ResultRule kRules[] = {
     {"aten::nonzero_static", &nonzero_static},
     {"aten::one_hot", &one_hot},
     {"aten::view_copy", &view_copy},
+    {"thunder::draw_number", &drawn_number},
 };
 
 const ResultRule* find_rule(std::string_view name) {

@@ -258,3 +258,46 @@ def test_functions_that_torch_disables_are_called_by_code_in_c() -> None:
     for _ in range(3):
         torch.testing.assert_close(compiled(torch.ones(2)), program(torch.ones(2)))
     assert thunder.cache_misses(compiled) <= 2  # the wrapper keeps something in its first call from C
+
+
+def product(x: Tensor, y: Any, *rest: Any, factor: int = 1) -> Tensor:
+    result: Tensor = x * y * factor + len(rest)
+    return result
+
+
+class Holds(torch.nn.Module):
+    def forward(self, x: Tensor, factor: float = 2.0) -> Tensor:
+        return x * factor
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_parts_of_a_compiled_partial_function_that_change_are_seen(nested: bool) -> None:
+    x = torch.ones(2)
+    partial: Any = functools.partial(product, x)
+    if nested:
+        partial = functools.partial(partial)
+    compiled = thunder.jit(partial)
+    states: list[tuple[Any, ...]] = [
+        (product, (x * 3,), {}, {}),
+        (product, (x * 3, x), {"factor": 4}, {}),
+        (torch.add, (x,), {}, {}),
+        (Holds(), (), {}, {}),
+        (Holds(), (), {"factor": 3.0}, {"tag": 1}),
+        (product, (2.0,), {}, {}),
+    ]
+    for state in states:
+        partial.__setstate__(state)
+        for _ in range(2):
+            assert torch.equal(compiled(x * 2), partial(x * 2))
+    partial.keywords["factor"] = 9
+    assert torch.equal(compiled(x * 2), partial(x * 2))
+
+
+def test_compiled_partial_function_that_stays_has_one_program() -> None:
+    w = torch.ones(2, requires_grad=True)
+    partial = functools.partial(product, w, factor=3)
+    compiled = thunder.jit(partial)
+    for number in range(3):
+        (gradient,) = torch.autograd.grad(compiled(torch.ones(2) * number).sum(), w)
+        assert gradient.tolist() == [3.0 * number] * 2
+    assert thunder.cache_misses(compiled) == 1

@@ -23,6 +23,8 @@ Tensor = torch.Tensor
 KNOWN = {"_conj_physical", "_batch_norm_with_update_functional", "batch_norm_backward", "resize_as", "clone"}
 #: Of memory that nobody filled, of sparse tensors, and for GPUs alone.
 LEFT_OUT = ("empty", "new_empty", "sparse", "jiterator")
+#: Operators that ask a tensor for its strides: behind a kernel that gives others than it says; docs/maintainers/status.md.
+ASKS_FOR_STRIDES = {"as_strided", "as_strided_copy", "stft"}
 #: What a trace refuses, or a sample that raises in eager, too.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, StopIteration, AttributeError)
 
@@ -71,9 +73,16 @@ def images_last(x: Tensor) -> Tensor:
     return x.detach().contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x.detach()
 
 
+def with_gaps(x: Tensor) -> Tensor:
+    if x.dim() == 0:
+        return x.detach()
+    wide = torch.zeros(*x.shape[:-1], x.shape[-1] * 2, dtype=x.dtype)
+    return wide[..., ::2].copy_(x.detach())
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_round_trips")
-@pytest.mark.parametrize("layout", [transposed, images_last])
+@pytest.mark.parametrize("layout", [transposed, images_last, with_gaps])
 def test_strides_of_operators(layout: Callable[[Tensor], Tensor]) -> None:
     def change(x: Tensor) -> Tensor:
         return layout(x).requires_grad_(x.requires_grad)
@@ -245,7 +254,9 @@ def values_and_gradients(program: Callable[..., Any], args: list[Any], kwargs: d
     results = [x for x in torch.utils._pytree.tree_leaves(program(*args, **kwargs)) if isinstance(x, Tensor)]
     roots = [x for x in results if x.requires_grad]
     cotangents = [torch.linspace(1, 2, x.numel()).reshape(x.shape).to(x.dtype) for x in roots]
-    gradients = torch.autograd.grad(roots, leaves, cotangents, allow_unused=True) if roots else ()
+    if not roots:
+        return [x.detach() for x in results]
+    gradients = torch.autograd.grad(roots, leaves, cotangents, allow_unused=True, materialize_grads=True)
     return [*(x.detach() for x in results), *gradients]
 
 
@@ -256,6 +267,8 @@ def test_operators_between_kernels_that_lay_out_otherwise() -> None:
     """Kernels that read memory in order get it in order, also where it was only recorded as contiguous."""
     wrong = []
     for operator, args, kwargs in samples(2, True):
+        if operator.name in ASKS_FOR_STRIDES or operator.name == "to_sparse":
+            continue
 
         def program(*args: Any, call: Callable[..., Any] = operator.op, **kwargs: Any) -> Any:
             args, kwargs = in_reverse((args, kwargs))
@@ -267,7 +280,7 @@ def test_operators_between_kernels_that_lay_out_otherwise() -> None:
             continue
         try:
             ours = values_and_gradients(thunder.jit(program), args, kwargs)
-            torch.testing.assert_close(ours, theirs, equal_nan=True)
+            torch.testing.assert_close(ours, theirs, equal_nan=True, rtol=1e-4, atol=1e-4)
         except Exception as error:  # a warning among them
             wrong.append(f"{operator.name}: {error}")
     assert not wrong, "\n".join(wrong)

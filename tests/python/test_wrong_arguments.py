@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -196,7 +196,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "it has no backward, as nothing required grad",
     ),
     "traces of what ran in eager": (
-        lambda: thunder.last_traces(called(thunder.jit(lambda x: x * random.random())))[0],
+        lambda: thunder.last_traces(called(thunder.jit(lambda x: x * time.time())))[0],
         IndexError,
         "no call of it was compiled: thunder.explain_misses tells why",
     ),

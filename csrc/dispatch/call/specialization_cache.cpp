@@ -55,6 +55,13 @@ std::string name_of(py::Borrowed callable) {
   return function ? type + " of " + name_of(function.get()) : type + ".__call__";
 }
 
+bool is_error_of_linear_algebra(PyObject* error) {
+  const py::Ref module = py::Ref::steal(py::import_module("torch.linalg"));
+  const py::Ref type = py::Ref::steal(module ? PyObject_GetAttrString(module.get(), "LinAlgError") : nullptr);
+  if (!type) PyErr_Clear();
+  return type && PyErr_GivenExceptionMatches(error, type.get()) != 0;
+}
+
 }  // namespace
 
 // The exception itself would keep the frames of the trace alive.
@@ -66,7 +73,9 @@ SpecializationCache::Failure SpecializationCache::Failure::of_trace(const TraceO
 
 SpecializationCache::Failure SpecializationCache::Failure::of_program() {
   const py::Ref error = take_error();
-  return {error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true};
+  Failure failure{error ? describe_error(error.get(), {}) : std::string(), {}, nullptr, true};
+  failure.can_be_observed = error && is_error_of_linear_algebra(error.get());
+  return failure;
 }
 
 Served SpecializationCache::leave_to_eager(Failure& failure) const {
@@ -350,6 +359,11 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
   if (result == nullptr) {
     add_location(failure.location);
     return nullptr;
+  }
+  if (failure.can_be_observed && !how_.observes_errors && !how_.full_graph) {
+    // The program catches what others raised in its place: from now on it is traced with and without the error.
+    how_.observes_errors = true;
+    clear();
   }
   bool are_rare_now = false;
   if (!failure.is_of_program && (failure.follows_data || !failure.is_kept)) {

@@ -61,6 +61,7 @@ class SpecializationCache {
     ir::SourceLocation location;                      ///< where the operation that failed was called
     std::shared_ptr<const ir::TraceContext> context;  ///< keeps the name of the file
     bool is_of_program = false;                       ///< the compiled program raised it when it ran
+    bool can_be_observed = false;                     ///< a trace can look whether it is raised
     bool is_kept = false;                             ///< later calls like this one run in eager at once
     bool follows_data = false;                        ///< other data may lead elsewhere
     std::optional<Miss> miss{};                       ///< why the call was traced

@@ -26,7 +26,8 @@ class SizeHistory;
 
 /// How a callable is traced.
 struct TraceOptions {
-  bool full_graph = false;  ///< Python that depends on data is an error
+  bool full_graph = false;       ///< Python that depends on data is an error
+  bool observes_errors = false;  ///< see tracer/observed_errors.h
   SharpEdges sharp_edges = SharpEdges::kExact;
   DynamicSizes dynamic = DynamicSizes::kMarked;
   SizeHistory* sizes = nullptr;            ///< as earlier traces saw them; null: nothing is made of that

@@ -10,6 +10,7 @@
 #include "interpreter/loop/interpret.h"
 #include "interpreter/loop/interpreted_getter.h"
 #include "interpreter/python/memoized.h"
+#include "interpreter/python/object_parts.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -92,8 +93,8 @@ py::Ref ProgramCall::run() {
     return py::Ref::steal(interpreter::interpret(in_python.get(), arguments.get(), nullptr, &tracker_));
   }
   py::Ref function = py::Ref::share(callable_);
-  if (!interpreter::is_called_in_python(callable_)) {
-    // Code in C is observed where a function in Python calls it.
+  if (!interpreter::is_called_in_python(callable_) || interpreter::is_partial(callable_)) {
+    // Code in C is observed where a function in Python calls it, as is what a partial function holds.
     tracker_.admit(callable_);
     function = interpreter::interpreted_call(callable_);
     if (!function) return nullptr;

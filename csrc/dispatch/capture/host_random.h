@@ -1,0 +1,27 @@
+#pragma once
+
+#include "dispatch/capture/data_reads.h"
+#include "dispatch/capture/sharp_edges.h"
+#include "interpreter/provenance/tracker.h"
+
+namespace thunder::dispatch {
+
+/// Random numbers that a program draws from generators of Python and NumPy: each run draws them, as eager does, and the
+/// program gets them as numbers of the trace.
+class HostRandom {
+ public:
+  HostRandom(DataReads& reads, SharpEdgeWatch& edges, interpreter::Tracker& tracker)
+      : reads_(reads), edges_(edges), tracker_(tracker) {}
+  void add_substitutes(interpreter::TrackerOptions& options);
+
+ private:
+  struct Method;
+  /// By the convention of a substitute.
+  int draw(const Method& method, PyObject* const* arguments, std::size_t count, PyObject* names, PyObject** result);
+
+  DataReads& reads_;
+  SharpEdgeWatch& edges_;
+  interpreter::Tracker& tracker_;
+};
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,144 @@
+#include "dispatch/python/python_generator.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "dispatch/python/errors.h"
+#include "dispatch/python/gil.h"
+#include "interpreter/loop/native_scope.h"
+#include "tracer/host_generator.h"
+
+namespace thunder::dispatch {
+namespace {
+
+py::Ref to_python(const c10::Scalar& number) {
+  return checked(number.isIntegral(false) ? PyLong_FromLongLong(number.toLong())
+                                          : PyFloat_FromDouble(number.toDouble()));
+}
+
+c10::Scalar to_scalar(PyObject* number) {
+  const c10::Scalar scalar =
+      PyLong_Check(number) ? c10::Scalar(PyLong_AsLongLong(number)) : c10::Scalar(PyFloat_AsDouble(number));
+  if (PyErr_Occurred() != nullptr) throw PendingError();
+  return scalar;
+}
+
+/// A tensor that keeps an object of Python, which its one number is the address of.
+at::Tensor wrap(py::Ref object) {
+  auto* kept = new PyObject*(object.release());
+  const auto release = [](void* place) {
+    const GilHold gil;
+    auto* kept = static_cast<PyObject**>(place);
+    Py_DECREF(*kept);
+    delete kept;
+  };
+  return at::from_blob(kept, {1}, release, at::TensorOptions(at::kLong));
+}
+
+/// The state of CPython's generator, which lies in the object as it is: an index and 624 words. By `getstate` it would
+/// be 625 objects, at each call.
+std::span<char> memory_of(PyObject* object, PyTypeObject* native) {
+  constexpr Py_ssize_t kWords = 624 * sizeof(std::uint32_t) + sizeof(int);
+  const bool is_known = std::string_view(native->tp_name) == "_random.Random" &&
+                        native->tp_base == &PyBaseObject_Type &&
+                        native->tp_basicsize - static_cast<Py_ssize_t>(sizeof(PyObject) + kWords) < 8 &&
+                        native->tp_basicsize >= static_cast<Py_ssize_t>(sizeof(PyObject) + kWords);
+  if (!is_known) return {};
+  return {reinterpret_cast<char*>(object) + sizeof(PyObject), static_cast<std::size_t>(kWords)};
+}
+
+class PythonGenerator final : public tracer::HostGenerator {
+ public:
+  PythonGenerator(PyObject* object, const GeneratorMethods& methods)
+      : methods_(methods), object_(py::Ref::share(object)) {
+    const py::Ref module = checked(PyImport_ImportModule(methods.module));
+    type_ = checked(PyObject_GetAttrString(module.get(), methods.type));
+  }
+  ~PythonGenerator() override;
+
+  c10::Scalar draw(const std::string& method, c10::ArrayRef<c10::Scalar> arguments) override {
+    const GilHold gil;
+    const interpreter::NativeScope native;
+    py::Ref all = checked(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), to_python(arguments[i]).release());
+    }
+    return to_scalar(call(method.c_str(), all.get()).get());
+  }
+
+  void set_state(const c10::TensorImpl& state) override {
+    const GilHold gil;
+    const interpreter::NativeScope native;
+    if (const std::span<char> memory = this->memory(); !memory.empty()) {
+      std::memcpy(memory.data(), state.data(), memory.size());
+      return;
+    }
+    const py::Ref arguments = checked(PyTuple_Pack(1, *static_cast<PyObject* const*>(state.data())));
+    static_cast<void>(call(methods_.set_state, arguments.get()));
+  }
+  [[nodiscard]] c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    const GilHold gil;
+    const interpreter::NativeScope native;
+    if (const std::span<char> memory = this->memory(); !memory.empty()) {
+      at::Tensor state = at::empty({static_cast<std::int64_t>(memory.size())}, at::TensorOptions(at::kByte));
+      std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
+      return state.getIntrusivePtr();
+    }
+    const py::Ref none = checked(PyTuple_New(0));
+    return wrap(call(methods_.get_state, none.get())).getIntrusivePtr();
+  }
+
+ private:
+  [[nodiscard]] std::span<char> memory() const {
+    return memory_of(object_.get(), reinterpret_cast<PyTypeObject*>(type_.get()));
+  }
+  /// A method of the class in C, whatever a class in Python makes of it.
+  [[nodiscard]] py::Ref call(const char* method, PyObject* arguments) const {
+    const bool is_own = PyObject_HasAttrString(type_.get(), method) != 0;
+    PyObject* owner = is_own ? type_.get() : reinterpret_cast<PyObject*>(Py_TYPE(object_.get()));
+    const py::Ref function = checked(PyObject_GetAttrString(owner, method));
+    const py::Ref self = checked(PyTuple_Pack(1, object_.get()));
+    const py::Ref all = checked(PySequence_Concat(self.get(), arguments));
+    return checked(PyObject_CallObject(function.get(), all.get()));
+  }
+
+  const GeneratorMethods& methods_;
+  py::Ref object_;
+  py::Ref type_;
+};
+
+/// Guarded by the GIL.
+std::unordered_map<PyObject*, c10::GeneratorImpl*>& generators() {
+  static auto* const table = new std::unordered_map<PyObject*, c10::GeneratorImpl*>;
+  return *table;
+}
+
+PythonGenerator::~PythonGenerator() {
+  if (Py_IsInitialized() == 0) {
+    static_cast<void>(object_.release());
+    static_cast<void>(type_.release());
+    return;
+  }
+  const GilHold gil;
+  generators().erase(object_.get());
+  object_ = py::Ref();
+  type_ = py::Ref();
+}
+
+}  // namespace
+
+at::Generator generator_of(PyObject* object, const GeneratorMethods& methods) {
+  c10::GeneratorImpl*& known = generators()[object];
+  if (known != nullptr) return at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(known));
+  at::Generator made(c10::make_intrusive<PythonGenerator>(object, methods));
+  known = made.unsafeGetGeneratorImpl();
+  return made;
+}
+
+}  // namespace thunder::dispatch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <Python.h>
+
+#include "interpreter/python/python_ref.h"
+
+namespace thunder::dispatch {
+
+/// The class in C of a generator of Python or NumPy, and its methods that give the state and take it back.
+struct GeneratorMethods {
+  const char* module;
+  const char* type;
+  const char* get_state;
+  const char* set_state;
+};
+
+/// The generator that stands for an object of Python's: one as long as anybody has it. Needs the GIL.
+[[nodiscard]] at::Generator generator_of(PyObject* object, const GeneratorMethods& methods);
+
+}  // namespace thunder::dispatch
