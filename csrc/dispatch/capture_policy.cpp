@@ -62,12 +62,13 @@ constexpr std::array kBookkeeping{
     FunctionInFile{"_ops.py", "__getattr__"},  // `torch.ops.namespace.operator` is made when it is first looked up
     FunctionInFile{"autograd/function.py",
                    "__init__"},  // the metaclass of `torch.autograd.Function` counts the classes
-    // Handles of hooks, which are numbered through; see `require_no_handles`.
-    FunctionInFile{"utils/hooks.py", "__init__"},
     // Once torch.compile was used, every module that is made is registered, by address, until it dies.
     FunctionInFile{"_dynamo/mutation_guard.py", "tag"},
     FunctionInFile{"_dynamo/utils.py", "_remove_id"},
 };
+
+/// Gives handles of hooks, which are numbered through, their numbers.
+constexpr std::array kHookCounting{FunctionInFile{"utils/hooks.py", "__init__"}};
 
 const std::string& standard_library() {
   static const std::string folder = [] {
@@ -183,7 +184,7 @@ bool is_library(PyObject* globals) {
   return path.starts_with(torch_folder()) || (path.starts_with(standard_library()) && !is_installed);
 }
 
-Treatment treatment_of(PyCodeObject* code) {
+Treatment treatment_of(PyCodeObject* code, bool counts_hooks) {
   const char* name = PyUnicode_AsUTF8(code->co_filename);
   if (name == nullptr) {
     PyErr_Clear();
@@ -199,7 +200,8 @@ Treatment treatment_of(PyCodeObject* code) {
   const bool looks_at_instances = is_among(kLooking, standard_library(), code, file);
   const bool is_native = (lies_in(file, standard_library(), kNativeLibrary) && !looks_at_instances) ||
                          lies_in(file, torch_folder(), kNativeTorch) ||
-                         is_among(kBookkeeping, torch_folder(), code, file);
+                         is_among(kBookkeeping, torch_folder(), code, file) ||
+                         (!counts_hooks && is_among(kHookCounting, torch_folder(), code, file));
   if (is_native && !is_dispatch) return Treatment::kNative;
   return is_library_file(file) ? Treatment::kLibrary : Treatment::kInterpret;
 }

@@ -101,6 +101,7 @@ ProgramCapture::ProgramCapture(const Traced& traced, const interpreter::CallArgu
       arguments_(arguments),
       context_(std::make_shared<ir::TraceContext>()),
       locator_(context_),
+      counts_hooks_(known.counts_hooks),
       is_exact_(how.sharp_edges == SharpEdges::kExact),
       sharp_edges_(how.sharp_edges, locator_),
       custom_functions_(known.live, locator_, failed_),
@@ -136,7 +137,7 @@ std::vector<at::Tensor> ProgramCapture::derive(tracer::TraceNode& node, std::vec
 interpreter::TrackerOptions ProgramCapture::make_options() {
   interpreter::TrackerOptions options;
   options.locate = [this] { return locator_.here(); };
-  options.treatment = treatment_of;
+  options.treatment = [this](PyCodeObject* code) { return treatment_of(code, counts_hooks_); };
   options.is_library = is_library;
   options.note_type = [this](const PyTypeObject* type) { settings_.note_type(type); };
   options.admit_look = [this](PyObject* object, bool is_given) {
@@ -152,6 +153,7 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
     }
     const bool may_defer = is_exact_ && !sharp_edges_.is_in_trial();
     if (const int status = may_defer ? deferred_.intercept(call, result) : 0; status != 0) return status;
+    if (const int status = may_defer ? variables_.intercept(call, result) : 0; status != 0) return status;
     if (const int status = settings_.intercept(callable, call, result); status != 0) return status;
     if (settings_.reads_numpy()) deferred_.record_error_filters();
     if (!sharp_edges_.allows(callable, call, tracker_)) return -1;
@@ -182,7 +184,7 @@ interpreter::TrackerOptions ProgramCapture::make_options() {
   sharp_edges_.add_substitutes(options);
   if (is_exact_) deferred_.add_substitutes(options);
   if (is_exact_) random_.add_substitutes(options);
-  facts_.add_substitutes(options);
+  add_tensor_facts(options);
   for (const char* name : {"simplefilter", "filterwarnings", "resetwarnings"}) {
     options.substitute(loaded_function("warnings", name).get(),
                        [this](PyObject* const*, std::size_t, PyObject*, PyObject**) {
@@ -202,6 +204,7 @@ std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options)
   std::optional<ir::Trace> trace;
   {
     const RestoreThreadState restore;
+    const ContextVariables::Scope variables(variables_);
     state_ = restore.state();
     sizes_.watch(options, module_);
     const py::Ref result = interpret();
@@ -277,17 +280,32 @@ void ProgramCapture::require_no_seen_death() {
                       "' from outside of the function, which has a __del__ or weak references; drop it after the call");
 }
 
+void ProgramCapture::require_no_hook_number() {
+  if (counts_hooks_ || !keeps_hook_number(structure_, first_hook_id_)) return;
+  keeps_hook_number_ = true;
+  throw UserError(
+      ErrorKind::kNotImplemented,
+      "thunder.jit: the function leaves a hook registered, or returns or stores its handle, whose number is "
+      "another one at each call; register it outside, or remove it inside" +
+          describe_source(registration_line(tracker_.journal(), first_hook_id_)));
+}
+
 std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   require_no_seen_death();
   interpreter::StructureBuilder builder(tracker_);
-  if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) return std::nullopt;
+  if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) {
+    // The handle of a hook cannot be made anew.
+    if (failed_.file == nullptr) failed_ = registration_line(tracker_.journal(), first_hook_id_);
+    return std::nullopt;
+  }
   gradient_hooks_.require_on_computed(builder.outputs());
   if (!gradient_hooks_.leave_those_of_outputs(builder.outputs())) return std::nullopt;
   // Hooks first: `requires_grad_(False)` is among the effects of backwards, and a hook needs a tensor that requires
   // grad.
   if (!gradient_hooks_.add_effects(builder) || !backward_.add_effects(builder)) return std::nullopt;
   note_written_tensors();
-  if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder)) return std::nullopt;
+  if (!python_backwards_.add_effects(builder) || !deferred_.add_effects(builder) || !variables_.add_effects(builder))
+    return std::nullopt;
   gradient_hooks_.require_recorded(builder.outputs());
   auto overwritten = backward_.find_overwritten(builder.outputs(), python_backwards_, failed_);
   backward_.require_nothing_retained(tracker_);
@@ -313,7 +331,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   ir::ArgumentList outputs = planner.outputs();
   gradient_hooks_.require_made(outputs);
   structure_ = builder.finish();
-  require_no_handles(structure_, first_hook_id_);
+  require_no_hook_number();
   writes_ = InputWrites(recorder_, reads_buffers(tracker_));
   for (const auto& [input, value] : recorder_.memory.inputs_with_new_history()) outputs.emplace_back(value);
   require_same_attributes(hooks_);
@@ -328,12 +346,14 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
 void ProgramCapture::fill(Specialization& specialization) {
   specialization.state = state_;
   specialization.context = context_;
+  specialization.counts_hooks = counts_hooks_;
   specialization.grad_mode_after = grad_mode_after_;
   interpreter::GuardCompiler compiler(tracker_.provenance(), hooks_);
   specialization.guards = compiler.compile(arguments_.positional, arguments_.names);
   for (const py::Ref& input : hooks_.inputs()) {
     const at::Tensor& tensor = unpack_tensor(input.get());
-    specialization.tensors.emplace_back(tensor, facts_.reads_offset(tensor), recorder_.tensors.is_view_asked(tensor));
+    specialization.tensors.emplace_back(tensor, recorder_.tensors.is_offset_asked(tensor),
+                                        recorder_.tensors.is_view_asked(tensor));
     if (is_distributed(input.get())) specialization.tensors.back().add_local_part(stored_part(input.get()));
     sizes_.free_sizes(input.get(), specialization.tensors.back());
   }
@@ -360,9 +380,12 @@ void ProgramCapture::fill(Specialization& specialization) {
 }
 
 ProgramCapture::Known ProgramCapture::known(const Known& before, bool failed) const {
-  Known found{recorder_.memory.shared_storages, before.live || custom_functions_.wants_live(failed),
-              python_backwards_.found(), sizes_.known(before.sizes, failed),
-              before.has_plain_numbers || numbers_->are_refused};
+  Known found{recorder_.memory.shared_storages,
+              before.live || custom_functions_.wants_live(failed),
+              python_backwards_.found(),
+              sizes_.known(before.sizes, failed),
+              before.has_plain_numbers || numbers_->are_refused,
+              before.counts_hooks || keeps_hook_number_};
   // A backward that looks at a number may only compute where that is a constant.
   if (failed && found.sizes.constants != before.sizes.constants) found.backwards = before.backwards;
   // A backward that runs as Python from now on needed sizes only to be recorded.

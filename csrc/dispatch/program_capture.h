@@ -13,6 +13,7 @@
 #include "dispatch/call/thread_state.h"
 #include "dispatch/call/trace_options.h"
 #include "dispatch/capture/array_inputs.h"
+#include "dispatch/capture/context_variables.h"
 #include "dispatch/capture/custom_functions.h"
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/deferred_calls.h"
@@ -46,6 +47,7 @@ class ProgramCapture final : tracer::RecordingHost {
     PythonBackwards::Found backwards{};
     ProgramSizes::Known sizes{};
     bool has_plain_numbers = false;  ///< see NumberTrace
+    bool counts_hooks = false;       ///< hooks stay registered: their numbers are the program's own
     bool operator==(const Known&) const = default;
   };
 
@@ -94,6 +96,7 @@ class ProgramCapture final : tracer::RecordingHost {
   /// Notes the inputs whose gradient, `requires_grad` or sizes the program sets.
   void note_written_tensors();
   std::optional<ir::Trace> finish(py::Borrowed result);
+  void require_no_hook_number();
 
   PyObject* module_;  ///< see Traced
   const interpreter::CallArguments& arguments_;
@@ -102,13 +105,14 @@ class ProgramCapture final : tracer::RecordingHost {
   ThreadState state_;  ///< before the trace
   bool grad_mode_after_ = true;
   std::int64_t first_hook_id_ = next_hook_id();
+  bool counts_hooks_;
+  bool keeps_hook_number_ = false;
   ir::SourceLocation failed_;
   bool has_returned_ = false;
   bool is_recorded_ = false;
   bool is_exact_;  ///< each call prints what the program prints
   SharpEdgeWatch sharp_edges_;
   CustomFunctions custom_functions_;
-  TensorFacts facts_;
   tracer::Recorder recorder_;
   PythonBackwards python_backwards_;
   std::shared_ptr<NumberTrace> numbers_ = std::make_shared<NumberTrace>();
@@ -124,6 +128,7 @@ class ProgramCapture final : tracer::RecordingHost {
   HostRandom random_{reads_, sharp_edges_, tracker_};
   interpreter::Tracker tracker_;
   TorchSettings settings_{tracker_};
+  ContextVariables variables_{tracker_};
   interpreter::Structure structure_;
   InputWrites writes_;
   OutputPlan plan_;

@@ -216,6 +216,9 @@ TraceOutcome specialize(const Traced& traced, const interpreter::CallArguments& 
       if (capture->is_interrupted()) return outcome;
       const bool failed = PyErr_Occurred() != nullptr;
       ProgramCapture::Known found = capture->known(known, failed);
+      // A program that leaves hooks at each call would be compiled at each.
+      if (std::ranges::any_of(others, [](const auto& other) { return other->counts_hooks; }))
+        found.counts_hooks = false;
       if (found == known) {
         if (!failed && how.sizes != nullptr) capture->sizes().remember();
         const std::vector<tracer::WeakTensor> kept = capture->kept_tensors();

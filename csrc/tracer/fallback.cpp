@@ -64,11 +64,13 @@ constexpr c10::DispatchKeySet functorch_keys{DispatchKey::FuncTorchDynamicLayerF
 
 /// Operators that are recorded follow the settings of the time when they run, which are those around the call.
 void refuse_changed_settings(const c10::OperatorHandle& op, const Recorder& recorder) {
-  if (recorder.settings == NumberSettings::now()) return;
+  const NumberSettings now = NumberSettings::now();
+  if (recorder.settings == now) return;
+  const bool is_dtype = recorder.settings.default_dtype != now.default_dtype;
   throw UserError(ErrorKind::kNotImplemented,
-                  "thunder.jit: " + op.operator_name().name +
-                      " is called while torch.get_default_dtype() or torch.are_deterministic_algorithms_enabled() is "
-                      "changed inside; change it around the call");
+                  "thunder.jit: " + op.operator_name().name + " is called while " +
+                      (is_dtype ? "torch.get_default_dtype()" : "torch.are_deterministic_algorithms_enabled()") +
+                      " is changed inside; change it around the call");
 }
 
 /// How many examples of batches, of all levels, a tensor stands for.

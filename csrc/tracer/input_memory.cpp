@@ -39,14 +39,17 @@ bool has_other_geometry(const at::Tensor& input, const ir::TensorType& type) {
          type.storage_offset.hint != input.storage_offset();
 }
 
-ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input) {
+ir::BoundSymbol set_geometry(ir::ValueId value, const at::Tensor& input, const ir::TensorType& type) {
   if (input.requires_grad() && !input.is_leaf()) {
     throw UserError(
         ErrorKind::kNotImplemented,
         "an input that autograd made is turned in place (t_, squeeze_, transpose_); use the variant without "
         "the underscore");
   }
-  ir::BoundSymbol symbol = lay_out_symbol(value, input.sizes(), input.strides(), input.storage_offset());
+  // It begins where it did, wherever that is at a call.
+  const bool is_moved = type.storage_offset.hint != input.storage_offset();
+  ir::BoundSymbol symbol = lay_out_symbol(value, input.sizes(), input.strides(),
+                                          is_moved ? ir::Argument(input.storage_offset()) : ir::Argument(ir::None{}));
   symbol.comment = "turned by the program";
   return symbol;
 }
@@ -218,8 +221,8 @@ void InputMemory::set_turned_geometry() {
   for (std::size_t i = 0; i < tensors_.inputs().size(); ++i) {
     const ir::ValueId value = recording_.builder.trace().inputs[i];
     const at::Tensor& input = tensors_.inputs()[i];
-    if (has_other_geometry(input, *recording_.builder.trace().tensor_type(value)))
-      recording_.builder.add(set_geometry(value, input));
+    const ir::TensorType& type = *recording_.builder.trace().tensor_type(value);
+    if (has_other_geometry(input, type)) recording_.builder.add(set_geometry(value, input, type));
   }
 }
 

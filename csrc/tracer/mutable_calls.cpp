@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "bridge/convert.h"
 #include "tracer/call_builder.h"
+#include "tracer/composites.h"
 #include "tracer/evaluate.h"
 #include "tracer/functional_form.h"
 #include "tracer/map_tensors.h"
@@ -305,7 +306,7 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
   const auto functional = functional_counterpart(op);
   if (!functional) {
     if (is_composite(op)) {
-      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+      call_composite(op, stack);
       return;
     }
     refuse(op, "this in-place operation cannot be traced; use one that returns its result");

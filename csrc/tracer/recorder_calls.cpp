@@ -11,6 +11,7 @@
 #include "bridge/constant.h"
 #include "bridge/convert.h"
 #include "tracer/call_builder.h"
+#include "tracer/composites.h"
 #include "tracer/data_dependence.h"
 #include "tracer/data_rewrites.h"
 #include "tracer/evaluate.h"
@@ -362,6 +363,23 @@ struct MemoryView {
 
 }  // namespace
 
+namespace {
+
+/// A position in memory, the last one of `arguments`, means something else in an input that begins elsewhere, unless it
+/// is where the tensor begins: then nothing is said, which means that.
+void note_position(TensorTable& tensors, std::vector<IValue>& arguments) {
+  IValue& offset = arguments.back();
+  if (!offset.isInt() || !arguments[0].isTensor()) return;
+  const at::Tensor& tensor = arguments[0].toTensor();
+  if (counts_from_tensors() && offset.toInt() == tensor.storage_offset()) {
+    offset = IValue();
+  } else {
+    tensors.note_offset_asked(tensor);
+  }
+}
+
+}  // namespace
+
 void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
   const at::Tensor& tensor = arguments[0].toTensor();
   const std::uint32_t write_count = root_of(*trace_impl(tensor)->state()).writes;
@@ -424,7 +442,7 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
   const std::vector<IValue> arguments(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   const std::size_t below = stack.size() - count;
   try {
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+    call_composite(op, stack);
   } catch (const c10::Error& error) {
     if (!says_data_was_read(error.what()) || level() != Level::kTop) throw;
     stack.resize(below);
@@ -435,7 +453,7 @@ void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stac
         contents.add(stack.back().toTensor());
       }
     }
-    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, stack);
+    call_composite(op, stack);
   }
 }
 
@@ -465,9 +483,10 @@ void Recorder::call_functional(const c10::OperatorHandle& op, torch::jit::Stack&
     const std::int64_t each = arguments[2].isNone() ? self.numel() : self.size(arguments[2].toInt());
     arguments[3] = data.read_number(sum).toLong() * (repeats.numel() == 1 ? each : 1);
   }
-  const IValue last = arguments.empty() ? IValue() : arguments.back();
   const operators::FactSet facts = operators::facts_of(*operator_for(op));
   const bool has_offset = op.schema().argumentIndexWithName("storage_offset").has_value();
+  if (has_offset) note_position(tensors, arguments);
+  const IValue last = arguments.empty() ? IValue() : arguments.back();
   if (facts.has(Fact::kReadsStrides) && has_offset) {
     lay_out_memory(arguments);
   } else if (facts.has(Fact::kReadsStrides)) {

@@ -47,6 +47,8 @@ class RecordingHost {
   virtual at::Tensor capture(const at::Tensor& outside);
   /// For `kPart` and `kTransformed`: the data that the program in this input gets, as far as it is known while tracing.
   virtual at::Tensor data_of_input(std::size_t /*position*/) { return {}; }
+  /// For `kPart`: what is recorded depends on where in its memory this input begins.
+  virtual void note_offset_asked(std::size_t /*position*/) {}
   /// Records the backward of one recorded operation for these cotangents (undefined: zero) and gives a gradient for
   /// each distinct value among its arguments. See transforms/inner_gradient.h.
   virtual std::vector<at::Tensor> derive(TraceNode& node, std::vector<at::Tensor> cotangents);

@@ -44,6 +44,10 @@ at::Tensor Region::data_of_input(std::size_t position) {
   return data_of(around_, outside_.at(position));
 }
 
+void Region::note_offset_asked(std::size_t position) {
+  if (around_ != nullptr) around_->tensors.note_offset_asked(around_->trace_tensor_of(outside_.at(position)));
+}
+
 at::Tensor Region::add_input(const at::Tensor& outside, ir::TensorType type) {
   outside_.push_back(outside);
   ++own_inputs_;

@@ -41,6 +41,7 @@ class Region final : RecordingHost {
   }
   at::Tensor capture(const at::Tensor& outside) override;
   at::Tensor data_of_input(std::size_t position) override;
+  void note_offset_asked(std::size_t position) override;
   void refuse_shared_writes() const;
 
   Recorder* around_;  ///< null: eager code

@@ -86,16 +86,19 @@ struct Neighbor {
   std::vector<std::int64_t> symbols;
 };
 
-/// The value of a symbol at which `size` is `target`, the others as traced.
+/// The value of a symbol at which `size` is `target`, the others as traced. A quotient (`n // 2`) stays the same from
+/// one value to the next one, and tells over several how it rises.
 std::optional<std::vector<std::int64_t>> solve(const ir::Dim& size, std::int64_t target, std::uint32_t symbol,
                                                const std::vector<std::int64_t>& traced) {
   std::vector<std::int64_t> symbols = traced;
-  ++symbols[symbol];
-  const std::int64_t slope = ir::evaluate(size, symbols) - size.hint;
-  const std::int64_t step = slope == 0 ? 1 : slope;  // a quotient may stay the same
-  for (const std::int64_t extra : {0, 1, -1}) {
-    symbols[symbol] = traced[symbol] + (target - size.hint) / step + extra;
-    if (symbols[symbol] >= 2 && ir::evaluate(size, symbols) == target) return symbols;
+  for (const std::int64_t span : {1, 60}) {  // many divisors divide the longer one
+    symbols[symbol] = traced[symbol] + span;
+    const std::int64_t rise = ir::evaluate(size, symbols) - size.hint;
+    if (rise == 0) continue;
+    for (const std::int64_t extra : {0, 1, -1, 2, -2}) {
+      symbols[symbol] = traced[symbol] + (target - size.hint) * span / rise + extra;
+      if (symbols[symbol] >= 2 && ir::evaluate(size, symbols) == target) return symbols;
+    }
   }
   return std::nullopt;
 }

@@ -100,6 +100,18 @@ at::Tensor TensorTable::real_constant(const at::Tensor& trace_tensor) const {
   return {};
 }
 
+void TensorTable::note_offset_asked(const at::Tensor& trace_tensor) {
+  const c10::StorageImpl* memory = trace_tensor.storage().unsafeGetStorageImpl();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].storage().unsafeGetStorageImpl() != memory) continue;
+    if (real_inputs_[i].defined()) {
+      asked_for_offset_.insert(real_inputs_[i].unsafeGetTensorImpl());
+    } else {
+      recording_.host.note_offset_asked(i);
+    }
+  }
+}
+
 bool TensorTable::lies_in_constant(const at::Tensor& trace_tensor) const {
   return std::ranges::any_of(constants_by_real_,
                              [&](const auto& constant) { return share_memory(constant.second.tensor, trace_tensor); });

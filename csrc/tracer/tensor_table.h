@@ -48,6 +48,11 @@ class TensorTable {
   [[nodiscard]] bool is_view_asked(const at::Tensor& real) const {
     return asked_for_view_.contains(real.unsafeGetTensorImpl());
   }
+  /// Notes that the trace depends on where in their memory the inputs begin that a trace tensor shows a part of.
+  void note_offset_asked(const at::Tensor& trace_tensor);
+  [[nodiscard]] bool is_offset_asked(const at::Tensor& real) const {
+    return asked_for_offset_.contains(real.unsafeGetTensorImpl());
+  }
   /// Whether it is a constant, or shares memory with one.
   [[nodiscard]] bool lies_in_constant(const at::Tensor& trace_tensor) const;
 
@@ -65,6 +70,7 @@ class TensorTable {
   std::vector<at::Tensor> inputs_;
   std::unordered_map<const c10::TensorImpl*, at::Tensor> inputs_by_real_;
   std::unordered_set<const c10::TensorImpl*> asked_for_view_;
+  std::unordered_set<const c10::TensorImpl*> asked_for_offset_;
   std::unordered_map<const c10::TensorImpl*, Constant> constants_by_real_;
 };
 

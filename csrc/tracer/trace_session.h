@@ -38,9 +38,10 @@ struct TraceSession {
   /// undefined: not known.
   std::span<const at::Tensor> computed{};
   const transforms::ClaimScope* claims = nullptr;
-  SizeReads* size_reads = nullptr;  ///< null: the program is traced for one size
-  bool is_capturing = false;        ///< a jitted function is called to be traced
-  const void* overrides = nullptr;  ///< its module's: see dispatch/call/overrides.h
+  bool counts_from_tensors = false;  ///< see composites.h
+  SizeReads* size_reads = nullptr;   ///< null: the program is traced for one size
+  bool is_capturing = false;         ///< a jitted function is called to be traced
+  const void* overrides = nullptr;   ///< its module's: see dispatch/call/overrides.h
   dispatch::CustomFunctions* custom_functions = nullptr;
 
   /// The session of this thread.

@@ -139,9 +139,9 @@ constexpr InverseView kInverseViews[] = {
 
 /// Any view that lies in its parent's memory with the same dtype.
 OperatorCall by_geometry(const ViewOf& view, const at::Tensor& shown, const at::Tensor& source) {
-  return {"aten::as_strided_scatter",
-          "",
-          {view.parent, source, shown.sizes().vec(), shown.strides().vec(), shown.storage_offset()}};
+  const bool begins_alike = shown.storage_offset() == view.parent.storage_offset();
+  const c10::IValue offset = begins_alike ? c10::IValue() : c10::IValue(shown.storage_offset());
+  return {"aten::as_strided_scatter", "", {view.parent, source, shown.sizes().vec(), shown.strides().vec(), offset}};
 }
 
 }  // namespace

@@ -324,3 +324,53 @@ def test_a_hook_that_is_removed_by_itself_runs_once() -> None:
         assert not torch.equal(compiled(x), plain)
         assert torch.equal(compiled(x), plain)
     assert len(calls) == 3
+
+
+class Installs(nn.Module):
+    """Installs a hook in its first call, as libraries do that capture the outputs of layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.is_ready = False
+        self.seen: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> Any:
+        if not self.is_ready:
+            self.layer.register_forward_hook(lambda module, arguments, output: self.seen.append(output))
+            self.layer.register_forward_pre_hook(lambda module, arguments: (arguments[0] * 2,), prepend=True)
+            self.is_ready = True
+        self.seen.clear()
+        return self.layer(x), list(self.seen)
+
+
+def test_hooks_that_the_first_call_registers_stay() -> None:
+    eager = Installs()
+    outer = Installs()
+    outer.layer.load_state_dict(eager.layer.state_dict())
+    compiled = thunder.jit(outer, fullgraph=True)
+    for rows in (2, 2, 4):
+        torch.testing.assert_close(compiled(torch.ones(rows, 3)), eager(torch.ones(rows, 3)))
+        assert len(outer.layer._forward_hooks) == len(outer.layer._forward_pre_hooks) == 1
+    assert thunder.compile_stats(compiled)["eager_calls"] == 0
+    with outer.layer.register_forward_hook(lambda module, arguments, output: output * 2) as handle:
+        assert [*outer.layer._forward_hooks][1] == handle.id  # numbers are not given twice
+        torch.testing.assert_close(compiled(torch.ones(2, 3))[0], 2 * eager(torch.ones(2, 3))[0])
+
+
+def test_a_hook_that_each_call_registers_is_told_with_its_line() -> None:
+    module = nn.Linear(3, 3)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = module(x)
+        module.register_forward_hook(lambda module, arguments, output: output * 2)
+        return result
+
+    compiled = thunder.jit(program)
+    x = torch.ones(2, 3)
+    first = compiled(x)
+    with pytest.warns(thunder.EagerFallbackWarning, match=r"leaves a hook registered[^\n]*\n[^\n]*\n *module.register"):
+        second = compiled(x)
+    torch.testing.assert_close(second, 2 * first)
+    torch.testing.assert_close(compiled(x), 4 * first)
+    assert len(module._forward_hooks) == 3

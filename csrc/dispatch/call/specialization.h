@@ -68,6 +68,7 @@ struct Specialization {
   bool runs_eager = false;
   /// The program had looked at data before that: with other data it may be another specialization's.
   bool is_last_resort = false;
+  bool counts_hooks = false;                        ///< holds for one number of the next hook
   std::shared_ptr<const ir::TraceContext> context;  ///< keeps the names of files that guards tell
   bool grad_mode_after = true;
   double trace_seconds = 0;

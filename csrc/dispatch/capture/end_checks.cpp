@@ -1,5 +1,6 @@
 #include "dispatch/capture/end_checks.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -57,27 +58,38 @@ std::vector<bool> find_kept(const interpreter::Structure& structure) {
   return kept;
 }
 
+/// Whether an object is a number of a hook from `first` on.
+bool is_hook_number(PyObject* object, std::int64_t first) {
+  int overflow = 0;
+  const std::int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : -1;
+  return overflow == 0 && number >= first && number < next_hook_id();
+}
+
 }  // namespace
 
-void require_no_handles(const interpreter::Structure& structure, std::int64_t first) {
-  const std::int64_t end = next_hook_id();
-  if (first == end) return;
+bool keeps_hook_number(const interpreter::Structure& structure, std::int64_t first) {
+  if (first == next_hook_id()) return false;
   const py::Ref handle = loaded_function("torch.utils.hooks", "RemovableHandle");
   const std::vector<bool> kept = find_kept(structure);
   for (std::size_t i = 0; i < kept.size(); ++i) {
     const interpreter::StructurePart& part = structure.parts()[i];
     PyObject* object = part.object.get();
     if (object == nullptr || !kept[i]) continue;
-    int overflow = 0;
-    const std::int64_t number = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : -1;
     const bool is_handle =
         part.kind == interpreter::PartKind::kInstance && PyType_Check(object) &&
         PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object), reinterpret_cast<PyTypeObject*>(handle.get())) != 0;
-    if (!is_handle && (overflow != 0 || number < first || number >= end)) continue;
-    throw UserError(ErrorKind::kNotImplemented,
-                    "thunder.jit: the function leaves a hook registered, or returns or stores its handle, whose number "
-                    "is another one at each call; register it outside, or remove it inside");
+    if (is_handle || is_hook_number(object, first)) return true;
   }
+  return false;
+}
+
+ir::SourceLocation registration_line(const interpreter::Journal& journal, std::int64_t first) {
+  for (const interpreter::Record& record : journal.records()) {
+    const auto is_number = [&](const interpreter::WrittenKey& key) { return is_hook_number(key.key.get(), first); };
+    if (record.store == interpreter::Store::kDict && std::ranges::any_of(record.keys, is_number))
+      return record.location;
+  }
+  return {};
 }
 
 void require_plain_output(PyObject* output, interpreter::Tracker& tracker) {

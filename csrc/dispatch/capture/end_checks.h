@@ -21,9 +21,11 @@ void require_restored(const ThreadState& before);
 void require_same_variables(const interpreter::Tracker& tracker);
 /// The number that the next handle of a hook gets; 0: none was made yet.
 [[nodiscard]] std::int64_t next_hook_id();
-/// Refuses a program that keeps a handle of a hook, or its number, which it made since the next number was `first`:
-/// other calls would keep the same number.
-void require_no_handles(const interpreter::Structure& structure, std::int64_t first);
+/// Whether a program keeps a handle of a hook, or its number, which it made since the next number was `first`: other
+/// calls would keep the same number.
+[[nodiscard]] bool keeps_hook_number(const interpreter::Structure& structure, std::int64_t first);
+/// The line that registers the first hook whose number is kept, as far as `journal` tells.
+[[nodiscard]] ir::SourceLocation registration_line(const interpreter::Journal& journal, std::int64_t first);
 /// Outputs are built as plain tensors, or get a class that was there before, and nothing else that the program gave
 /// them. Parameters, which switch `__torch_function__` off, do not hand their type on.
 void require_plain_output(PyObject* output, interpreter::Tracker& tracker);

@@ -186,7 +186,7 @@ std::string name_of_function(PyObject* function) {
 }
 
 /// The module in which a function or a class says that it was made.
-std::string module_name_of(PyObject* object) {
+std::string defining_module(PyObject* object) {
   const py::Ref module = py::Ref::steal(PyObject_GetAttrString(object, "__module__"));
   const char* text = module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : "";
   PyErr_Clear();
@@ -210,7 +210,7 @@ bool is_unknown_callable(PyObject* callable) {
   if (name != "cython_function_or_method") {
     return std::ranges::none_of(kKnown, [&](std::string_view prefix) { return name.starts_with(prefix); });
   }
-  return !module_name_of(callable).starts_with("numpy.");
+  return !defining_module(callable).starts_with("numpy.");
 }
 
 /// Whether a function in C, of a module that is neither listed nor of PyTorch or NumPy, may do anything.
@@ -343,7 +343,7 @@ bool SharpEdgeWatch::allows_look(PyObject* object, bool is_given, const interpre
   const bool is_kept = mode_ == SharpEdges::kExact && tracker.native_calls().in_memoized_call();
   if ((mode_ == SharpEdges::kAllow && !in_trial_) || is_kept || !keeps_hidden_state(object)) return true;
   // PyTorch's own Python reads its objects (process groups, nodes of graphs), which are guarded by identity.
-  if (module_name_of(reinterpret_cast<PyObject*>(Py_TYPE(object))).starts_with("torch.")) return true;
+  if (defining_module(reinterpret_cast<PyObject*>(Py_TYPE(object))).starts_with("torch.")) return true;
   return report(
       {std::string("a look into an object of type '") + Py_TYPE(object)->tp_name + "' from outside", kValueKept});
 }

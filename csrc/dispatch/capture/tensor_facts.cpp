@@ -64,10 +64,12 @@ bool refuse_fact(const std::string& what) {
   return false;
 }
 
-PyObject* TensorFacts::storage_offset(const at::Tensor& tensor) {
+namespace {
+
+PyObject* storage_offset(const at::Tensor& tensor) {
   const Input input = input_of(tensor);
+  tracer::recorder_on_top()->tensors.note_offset_asked(tensor);
   if (input.real.defined()) {
-    reads_offset_.insert(input.real.unsafeGetTensorImpl());
     const bool is_input = input.seen.is_same(tensor);
     // Views of a moved input count from elsewhere than those of what the program sees, each in its own way.
     if (!is_input && input.seen.sym_storage_offset() != input.real.storage_offset()) {
@@ -78,10 +80,12 @@ PyObject* TensorFacts::storage_offset(const at::Tensor& tensor) {
   return make_size_number(tensor.sym_storage_offset());
 }
 
-void TensorFacts::add_substitutes(interpreter::TrackerOptions& options) {
+}  // namespace
+
+void add_tensor_facts(interpreter::TrackerOptions& options) {
   const py::Ref method = loaded_function("torch", "Tensor.storage_offset");
   if (!method) return;
-  options.substitute(method.get(), [this](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
+  options.substitute(method.get(), [](PyObject* const* arguments, std::size_t count, PyObject*, PyObject** result) {
     if (count != 1 || !is_traced_tensor(arguments[0]) || is_told_of_operations(arguments[0])) return 0;
     *result = storage_offset(unpack_tensor(arguments[0]));
     return *result == nullptr ? -1 : 1;

@@ -2,25 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <unordered_set>
+#include <string>
 
 #include "interpreter/provenance/tracker.h"
 
 namespace thunder::dispatch {
 
 /// Facts about inputs that are guarded only if the program asks for them: where in its memory an input begins.
-class TensorFacts {
- public:
-  void add_substitutes(interpreter::TrackerOptions& options);
-  [[nodiscard]] bool reads_offset(const at::Tensor& input) const {
-    return reads_offset_.contains(input.unsafeGetTensorImpl());
-  }
-
- private:
-  PyObject* storage_offset(const at::Tensor& tensor);
-
-  std::unordered_set<const c10::TensorImpl*> reads_offset_;
-};
+void add_tensor_facts(interpreter::TrackerOptions& options);
 
 /// Whether an input says that it requires grad for its base's sake: it is a view made before that did. It has no
 /// gradient of its own until `requires_grad_()` is called on it, of which what it says tells nothing.
