@@ -23,7 +23,7 @@ Tensor = torch.Tensor
 KNOWN = {"_conj_physical", "_batch_norm_with_update_functional", "batch_norm_backward", "resize_as", "clone"}
 #: Of memory that nobody filled, of sparse tensors, and for GPUs alone.
 LEFT_OUT = ("empty", "new_empty", "sparse", "jiterator")
-#: Operators that ask a tensor for its strides: behind a kernel that gives others than it says; docs/maintainers/status.md.
+#: Behind a kernel that gives other strides than it says, these go by one or the other; docs/maintainers/status.md.
 ASKS_FOR_STRIDES = {"as_strided", "as_strided_copy", "stft"}
 #: What a trace refuses, or a sample that raises in eager, too.
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, StopIteration, AttributeError)
