@@ -375,7 +375,7 @@ std::vector<c10::SymInt> sizes_given(PyObject* argument) {
 }
 
 /// Such sizes as numbers, in what is a list or tuple as the argument is. Null with an exception.
-py::Ref as_traced(PyObject* argument, std::span<const c10::SymInt> sizes) {
+py::Ref hints_of(PyObject* argument, std::span<const c10::SymInt> sizes) {
   const auto number = [](const c10::SymInt& size) { return PyLong_FromLongLong(tracer::dim_of(size).hint); };
   if (!is_sequence(argument)) return py::Ref::steal(number(sizes[0]));
   py::Ref list = py::Ref::steal(PyList_New(0));
@@ -409,7 +409,7 @@ int call_on_plain_ints(PyObject* callable, const NativeCall& call, PyObject** re
     const auto place = place_in_schema(*op, call, i);
     std::vector<c10::SymInt> given = place ? sizes_given(argument) : std::vector<c10::SymInt>();
     if (given.empty()) return 0;
-    arguments.back() = as_traced(argument, given);
+    arguments.back() = hints_of(argument, given);
     if (!arguments.back()) return -1;
     sizes.emplace(*place, std::move(given));
   }
