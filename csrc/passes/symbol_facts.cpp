@@ -35,8 +35,8 @@ void add_memory(const ir::TensorType* type, double& bytes, std::vector<std::uint
   bytes += size;
 }
 
-/// Whether an operation asks for memory that may well not be there: for much more than its arguments have, or as much as
-/// a number says of which they tell nothing. A fusion keeps what it computes in between to itself.
+/// Whether an operation asks for memory that may well not be there: for much more than its arguments have, or as much
+/// as a number says of which they tell nothing. A fusion keeps what it computes in between to itself.
 bool may_lack_memory(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   constexpr double kMuch = 1 << 30;
   if (symbol.op->view || !symbol.nested.empty()) return false;

@@ -115,8 +115,8 @@ Result convolution(Given arguments) {
   return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
 }
 
-/// The dtype in which a norm computes; nullopt: it refuses these dtypes, or the rules do not know it. On the CPU, one of
-/// half precision may have weights of single precision, all of them.
+/// The dtype in which a norm computes; nullopt: it refuses these dtypes, or the rules do not know it. On the CPU, one
+/// of half precision may have weights of single precision, all of them.
 std::optional<at::ScalarType> dtype_of_norm(const at::Tensor& self, std::initializer_list<IValue> weights) {
   const auto are_all = [&](at::ScalarType dtype) {
     return std::ranges::all_of(weights, [dtype](const IValue& weight) {
@@ -183,9 +183,9 @@ Results attention(Given arguments) {
   if (!query.is_floating_point() || query.dim() != 4) return std::nullopt;
   const std::int64_t heads = query.size(1);
   const std::int64_t rows = query.size(2);
-  const at::Tensor sums = at::empty_strided({query.size(0), heads, rows},
-                                            {heads * rows, 1, std::max<std::int64_t>(heads, 1)},
-                                            query.options().dtype(at::toOpMathType(query.scalar_type())));
+  const at::Tensor sums =
+      at::empty_strided({query.size(0), heads, rows}, {heads * rows, 1, std::max<std::int64_t>(heads, 1)},
+                        query.options().dtype(at::toOpMathType(query.scalar_type())));
   return {{*like_elements(arguments), sums}};
 }
 

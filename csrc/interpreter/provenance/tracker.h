@@ -105,7 +105,9 @@ class Tracker final : public Observer {
   void notice_handler(PyObject* exception) override { state_.options.notice_handler(exception); }
   void interrupted() override;
   /// Whether a handler of a signal has raised an exception, or another thread has sent one, wherever it went.
-  [[nodiscard]] bool is_interrupted() const { return interruption_ || handler_exception_count() != handler_exceptions_; }
+  [[nodiscard]] bool is_interrupted() const {
+    return interruption_ || handler_exception_count() != handler_exceptions_;
+  }
   /// Raises an exception that came from outside, in the place of the pending one.
   void raise_interruption() const;
 
