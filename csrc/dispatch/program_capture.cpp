@@ -24,6 +24,7 @@
 #include "dispatch/python/python_tensor.h"
 #include "interpreter/guards/guard_compiler.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/loop/signal_handlers.h"
 #include "interpreter/structures/structure_builder.h"
 #include "tracer/kept_errors.h"
 #include "tracer/recording_scopes.h"
@@ -70,6 +71,7 @@ class OutsideProgram {
  private:
   GilHold gil_;
   interpreter::NativeScope native_;
+  interpreter::SignalHold hold_;
   SourceLocator& locator_;
   ir::SourceLocation& failed_;
   int exceptions_;
@@ -218,6 +220,11 @@ std::optional<ir::Trace> ProgramCapture::record(const compile::Options& options)
   return trace;
 }
 
+py::Ref ProgramCapture::run_program() {
+  const interpreter::SignalWindow window;
+  return call_.run();
+}
+
 py::Ref ProgramCapture::interpret() {
   const TracingScope scope(module_, sizes_.shadows());
   const NumbersOfSizes numbers(numbers_);
@@ -226,7 +233,7 @@ py::Ref ProgramCapture::interpret() {
   const tracer::RecordTop record(recorder_);
   static_cast<void>(tracer::take_refusal());
   static_cast<void>(tracer::take_raised_for_data());
-  py::Ref result = call_.run();
+  py::Ref result = run_program();
   tracker_.leave_objects();
   // Guards of dispatch keys among the variables put back what held when they were made: here, while that holds.
   if (!result && PyErr_Occurred() != nullptr) release_frames_of_pending();

@@ -86,6 +86,7 @@ class ProgramCapture final : tracer::RecordingHost {
 
   interpreter::TrackerOptions make_options();
   py::Ref interpret();
+  py::Ref run_program();
   /// Has the trace end in failure, and the program traced again with numbers that are Python's own.
   void refuse_numbers();
   /// Refuses programs whose trace keeps something alive that eager lets die where somebody can see it.

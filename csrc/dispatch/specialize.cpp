@@ -16,6 +16,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/program_capture.h"
 #include "dispatch/python/errors.h"
+#include "interpreter/loop/signal_handlers.h"
 #include "ir/trace_sizes.h"
 #include "tracer/data_dependence.h"
 #include "tracer/numbers.h"
@@ -55,7 +56,7 @@ std::shared_ptr<const Specialization> make_compiled(ProgramCapture& capture, con
   const Timer timer;
   const compile::ExecutorScope executors(options.executors);
   std::optional<ir::Trace> trace = capture.record(options);
-  if (!trace || !capture.settle_sizes(*trace)) return nullptr;
+  if (!trace || !capture.settle_sizes(*trace) || !interpreter::run_waiting_handlers()) return nullptr;
   auto specialization = std::make_shared<Specialization>();
   capture.fill(*specialization);
   specialization->trace_seconds = timer.seconds();
@@ -109,19 +110,21 @@ TraceOutcome attempt(ProgramCapture& capture, const Traced& traced, Specializati
   interpreter::Tracker& tracker = capture.tracker();
   try {
     outcome.made = make_compiled(capture, traced, others, options);
+    if (outcome.made != nullptr && !interpreter::run_waiting_handlers()) outcome.made = nullptr;
   } catch (...) {
     set_python_error();
   }
   if (outcome.made != nullptr && !capture.is_interrupted()) return outcome;
   outcome.made = nullptr;
   tracker.leave_objects();
-  outcome.is_disturbed = tracker.journal().is_disturbed();
-  const bool is_kept = !tracker.native_calls().has_fresh_memos() && !outcome.is_disturbed;
+  const bool is_disturbed = tracker.journal().is_disturbed();
+  const bool is_kept = !tracker.native_calls().has_fresh_memos() && !is_disturbed;
   tracker.native_calls().forget_memoized();
   if (capture.is_interrupted()) {
     tracker.raise_interruption();
     return outcome;
   }
+  outcome.is_disturbed = is_disturbed;
   // Code in C that the program calls may fail without saying how.
   if (PyErr_Occurred() == nullptr)
     PyErr_SetString(PyExc_SystemError, "thunder.jit: a call failed without an exception");

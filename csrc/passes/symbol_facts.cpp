@@ -24,13 +24,36 @@ bool raises_for_data(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   return !facts.has_any(kChoosesByIndex | kRaisesForZero) || !runs_on_gpu(trace, symbol);
 }
 
+/// Adds the bytes of a tensor, and the symbols of its sizes. They may be more than an integer holds.
+void add_memory(const ir::TensorType* type, double& bytes, std::vector<std::uint32_t>& symbols) {
+  if (type == nullptr) return;
+  double size = static_cast<double>(ir::size_of(type->dtype));
+  for (const ir::Dim& dim : type->sizes) {
+    size *= static_cast<double>(dim.hint);
+    ir::add_symbols(dim, symbols);
+  }
+  bytes += size;
+}
+
+/// Whether an operation asks for memory that may well not be there: for much more than its arguments have, or as much
+/// as a number says of which they tell nothing. A fusion keeps what it computes in between to itself.
+bool may_lack_memory(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  constexpr double kMuch = 1 << 30;
+  if (symbol.op->view || !symbol.nested.empty()) return false;
+  double given = 0, asked = 0;
+  std::vector<std::uint32_t> known, used;
+  for_each_argument(symbol, [&](ir::ValueId id) { add_memory(trace.tensor_type(id), given, known); });
+  for_each_result(symbol, [&](ir::ValueId id) { add_memory(trace.tensor_type(id), asked, used); });
+  return (asked > given && asked >= kMuch) || !std::ranges::includes(known, used);
+}
+
 }  // namespace
 
 bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   const bool is_of_others = symbol.op->style == ir::CallStyle::kTorchOperator &&
                             !symbol.op->name.starts_with("aten::") &&
                             !operators::has_fact(*symbol.op, operators::Fact::kCallsPyTorch);
-  return is_of_others || raises_for_data(trace, symbol) ||
+  return is_of_others || raises_for_data(trace, symbol) || may_lack_memory(trace, symbol) ||
          std::ranges::any_of(symbol.nested, [&](const ir::BoundSymbol& part) { return may_raise(trace, part); });
 }
 

@@ -16,7 +16,8 @@ namespace thunder::passes {
   return op.style == ir::CallStyle::kTorchOperator && !operators::may_have_effects(op);
 }
 
-/// Whether running the symbol may raise an error: an operation that does for data, or code that is not PyTorch's.
+/// Whether running the symbol may raise an error: an operation that does for data, one that asks for much memory, or
+/// code that is not PyTorch's.
 [[nodiscard]] bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol);
 
 using ir::element_count;

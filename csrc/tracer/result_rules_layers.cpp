@@ -1,4 +1,5 @@
 // Layers of networks, and their derivatives.
+#include <ATen/OpMathType.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -6,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,7 +28,7 @@ Result prelu(Given arguments) {
 
 /// Whether results of norms on the CPU have the strides of the tensor.
 bool is_contiguous_or_images(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && is_float_or_double(tensor) &&
+  return tensor.device().is_cpu() && tensor.is_floating_point() &&
          (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
@@ -62,13 +65,13 @@ Result embedding(Given arguments) {
   return at::empty(sizes, weight.options());
 }
 
-/// The result of a convolution of images or sequences of float32 on the CPU; `result_as_of_kernel` knows the memory
-/// format.
+/// The result of a convolution of images or sequences on the CPU; `result_as_of_kernel` knows the memory format.
 Result convolution(Given arguments) {
   const at::Tensor& input = arguments[0].toTensor();
   const at::Tensor& weight = arguments[1].toTensor();
   const auto is_known = [&](const at::Tensor& tensor) {
-    return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat;
+    return tensor.device().is_cpu() && tensor.scalar_type() == input.scalar_type() &&
+           (tensor.scalar_type() == at::kFloat || at::isReducedFloatingType(tensor.scalar_type()));
   };
   const std::int64_t dims = input.dim();
   const std::int64_t groups = arguments[8].toInt();
@@ -112,40 +115,49 @@ Result convolution(Given arguments) {
   return has_elements ? std::optional(at::empty(sizes, input.options())) : std::nullopt;
 }
 
-/// The argument is not there, or of the dtype of `self`.
-bool is_weight_of(const at::Tensor& self, const IValue& argument) {
-  return !is_given(argument) || argument.toTensor().scalar_type() == self.scalar_type();
+/// The dtype in which a norm computes; nullopt: it refuses these dtypes, or the rules do not know it. On the CPU, one
+/// of half precision may have weights of single precision, all of them.
+std::optional<at::ScalarType> dtype_of_norm(const at::Tensor& self, std::initializer_list<IValue> weights) {
+  const auto are_all = [&](at::ScalarType dtype) {
+    return std::ranges::all_of(weights, [dtype](const IValue& weight) {
+      return !is_given(weight) || weight.toTensor().scalar_type() == dtype;
+    });
+  };
+  const bool is_half = self.is_cpu() && at::isReducedFloatingType(self.scalar_type());
+  if (!is_float_or_double(self) && !is_half) return std::nullopt;
+  if (are_all(self.scalar_type())) return self.scalar_type();
+  return is_half && are_all(at::kFloat) ? std::optional(at::kFloat) : std::nullopt;
 }
 
 /// The results of a norm: `result`, mean and reciprocal deviation.
-Results with_statistics(const at::Tensor& result, c10::IntArrayRef sizes) {
-  return {{result, at::empty(sizes, result.options()), at::empty(sizes, result.options())}};
+Results with_statistics(const at::Tensor& result, c10::IntArrayRef sizes, at::ScalarType dtype) {
+  const at::TensorOptions options = result.options().dtype(dtype);
+  return {{result, at::empty(sizes, options), at::empty(sizes, options)}};
 }
 
 Results layer_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const std::vector<std::int64_t> normalized = arguments[1].toIntVector();
   const std::int64_t kept = self.dim() - std::ssize(normalized);
-  if (!is_float_or_double(self) || kept < 0 || self.sizes().slice(kept) != normalized) return std::nullopt;
+  const auto dtype = dtype_of_norm(self, {arguments[2], arguments[3]});
+  if (!dtype || kept < 0 || self.sizes().slice(kept) != normalized) return std::nullopt;
   for (const std::size_t i : {2, 3}) {
     const IValue& weight = arguments[i];
-    if (!is_weight_of(self, weight)) return std::nullopt;
     if (is_given(weight) && weight.toTensor().sizes() != normalized) return std::nullopt;
   }
   std::vector<std::int64_t> rows = self.sizes().vec();
   std::fill(rows.begin() + kept, rows.end(), 1);
-  return with_statistics(at::empty(self.sizes(), self.options()), rows);
+  return with_statistics(at::empty(self.sizes(), self.options()), rows, *dtype);
 }
 
 Results batch_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
   const bool is_laid_out_as_self = is_contiguous_or_images(self);
   if ((!is_laid_out_as_self && !self.is_cpu()) || self.dim() < 2) return std::nullopt;
-  for (const std::size_t i : {1, 2, 3, 4}) {
-    if (!is_weight_of(self, arguments[i])) return std::nullopt;
-  }
+  const auto dtype = dtype_of_norm(self, {arguments[1], arguments[2], arguments[3], arguments[4]});
+  if (!dtype) return std::nullopt;
   const at::Tensor result = is_laid_out_as_self ? *like_elements(arguments) : at::empty(self.sizes(), self.options());
-  return with_statistics(result, {arguments[5].toBool() ? self.size(1) : 0});
+  return with_statistics(result, {arguments[5].toBool() ? self.size(1) : 0}, *dtype);
 }
 
 /// With new running statistics, too.
@@ -160,25 +172,27 @@ Results functional_batch_norm(Given arguments) {
 
 Results group_norm(Given arguments) {
   const at::Tensor& self = arguments[0].toTensor();
-  if (!is_contiguous_or_images(self)) return std::nullopt;
-  if (!is_weight_of(self, arguments[1]) || !is_weight_of(self, arguments[2])) return std::nullopt;
-  return with_statistics(*like_elements(arguments), {arguments[3].toInt(), arguments[6].toInt()});
+  const auto dtype = dtype_of_norm(self, {arguments[1], arguments[2]});
+  if (!dtype || !is_contiguous_or_images(self)) return std::nullopt;
+  return with_statistics(*like_elements(arguments), {arguments[3].toInt(), arguments[6].toInt()}, *dtype);
 }
 
 /// Result, and the logarithm of each row's sum.
 Results attention(Given arguments) {
   const at::Tensor& query = arguments[0].toTensor();
-  if (!is_float_or_double(query) || query.dim() != 4) return std::nullopt;
+  if (!query.is_floating_point() || query.dim() != 4) return std::nullopt;
   const std::int64_t heads = query.size(1);
   const std::int64_t rows = query.size(2);
-  const at::Tensor sums = at::empty_strided({query.size(0), heads, rows},
-                                            {heads * rows, 1, std::max<std::int64_t>(heads, 1)}, query.options());
+  const at::Tensor sums =
+      at::empty_strided({query.size(0), heads, rows}, {heads * rows, 1, std::max<std::int64_t>(heads, 1)},
+                        query.options().dtype(at::toOpMathType(query.scalar_type())));
   return {{*like_elements(arguments), sums}};
 }
 
 /// Gradients of an input and of what has these sizes, of which a mask leaves some out.
-Results masked_gradients(const at::Tensor& of_input, c10::IntArrayRef sizes, const IValue& mask) {
-  std::vector<at::Tensor> results{of_input, at::empty(sizes, of_input.options()), at::empty(sizes, of_input.options())};
+Results masked_gradients(const at::Tensor& of_input, c10::IntArrayRef sizes, const IValue& mask, at::ScalarType dtype) {
+  const at::TensorOptions options = of_input.options().dtype(dtype);
+  std::vector<at::Tensor> results{of_input, at::empty(sizes, options), at::empty(sizes, options)};
   const auto is_asked = mask.toBoolList();
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!is_asked.get(i)) results[i] = at::Tensor();
@@ -197,30 +211,31 @@ Results layer_norm_backward(Given arguments) {
   const at::Tensor& input = arguments[1].toTensor();
   const at::Tensor& cotangent = arguments[0].toTensor();
   const bool is_known = cotangent.sizes() == input.sizes() && cotangent.scalar_type() == input.scalar_type() &&
-                        input.device().is_cpu() && is_float_or_double(input);
-  if (!is_known || input.numel() == 0) return std::nullopt;
+                        input.device().is_cpu() && input.numel() != 0;
+  const auto dtype = dtype_of_norm(input, {arguments[3], arguments[4], arguments[5], arguments[6]});
+  if (!is_known || !dtype) return std::nullopt;
   for (const std::size_t i : {5, 6}) {
     const bool is_asked = arguments[7].toBoolList().get(i - 4);
-    if (!is_weight_of(input, arguments[i]) || (is_asked && !is_given(arguments[i]))) return std::nullopt;
+    if (is_asked && !is_given(arguments[i])) return std::nullopt;
   }
-  return masked_gradients(at::empty(input.sizes(), input.options()), arguments[2].toIntVector(), arguments[7]);
+  return masked_gradients(at::empty(input.sizes(), input.options()), arguments[2].toIntVector(), arguments[7], *dtype);
 }
 
 /// (cotangent, input, weight, running mean, running variance, mean, reciprocal deviation, training, epsilon, mask)
 Results batch_norm_backward(Given arguments) {
   const at::Tensor& input = arguments[1].toTensor();
   if (!lies_like(arguments[0].toTensor(), input) || input.dim() < 2) return std::nullopt;
-  for (const std::size_t i : {2, 3, 4, 5, 6}) {
-    if (!is_weight_of(input, arguments[i])) return std::nullopt;
-  }
-  return masked_gradients(*like_elements(arguments.subspan(1)), {input.size(1)}, arguments[9]);
+  const auto dtype = dtype_of_norm(input, {arguments[2], arguments[3], arguments[4], arguments[5], arguments[6]});
+  if (!dtype) return std::nullopt;
+  return masked_gradients(*like_elements(arguments.subspan(1)), {input.size(1)}, arguments[9], *dtype);
 }
 
 /// (cotangent, input, mean, reciprocal deviation, weight, examples, channels, elements of each, groups, mask)
 Results group_norm_backward(Given arguments) {
   const at::Tensor& input = arguments[1].toTensor();
-  if (!lies_like(arguments[0].toTensor(), input) || !is_weight_of(input, arguments[4])) return std::nullopt;
-  return masked_gradients(*like_elements(arguments.subspan(1)), {arguments[6].toInt()}, arguments[9]);
+  const auto dtype = dtype_of_norm(input, {arguments[2], arguments[3], arguments[4]});
+  if (!dtype || !lies_like(arguments[0].toTensor(), input)) return std::nullopt;
+  return masked_gradients(*like_elements(arguments.subspan(1)), {arguments[6].toInt()}, arguments[9], *dtype);
 }
 
 /// (cotangent, input, weight, sizes of the bias, …, mask)

@@ -251,3 +251,40 @@ def test_tensor_that_outlives_its_trace_says_so(use) -> None:
     assert left.shape == (3,)
     with pytest.raises(RuntimeError, match=r"trace that has ended"):
         use(left)
+
+
+LARGE = 2**45  # elements, for which no machine has memory
+ALLOCATIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "ones": lambda x, n: x.sum() * torch.ones(n),
+    "empty": lambda x, n: torch.empty(n).fill_(0) + x.sum(),
+    "full": lambda x, n: torch.full((n,), 2.0) + x.sum(),
+    "arange": lambda x, n: torch.arange(n) * x.sum(),
+    "new_zeros": lambda x, n: x.new_zeros(n) + x.sum(),
+    "rand": lambda x, n: torch.rand(n) * 0 + x.sum(),
+    "repeat": lambda x, n: x.repeat(n),
+    "matmul": lambda x, n: x.new_zeros(1).expand(n // 2**20, 1) @ x.new_zeros(1).expand(1, n // 2**10 + 1) + x.sum(),
+}
+
+
+@pytest.mark.parametrize("first", [3, LARGE])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", ALLOCATIONS)
+def test_effects_before_memory_runs_out_stay(name: str, dynamic: bool, first: int) -> None:
+    reached = []
+    for compiles in (False, True):
+        log: list[int] = []
+
+        def program(x: torch.Tensor, n: int, log: list[int] = log) -> torch.Tensor:
+            log.append(n)
+            x.add_(1)
+            return ALLOCATIONS[name](x, n).sum()
+
+        call = thunder.jit(program, dynamic=dynamic) if compiles else program
+        x, raised = torch.zeros(3), []
+        for n in (first, 4, 5, LARGE, 6):
+            try:
+                call(x, n)
+            except RuntimeError:
+                raised.append(n)
+        reached.append((raised, log, x.tolist()))
+    assert reached[1] == reached[0]

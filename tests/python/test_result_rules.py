@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +97,68 @@ def _written(a: Tensor) -> Tensor:
     b[1:, 2:] += 1
     b[2].fill_(3)
     return b
+
+
+HALVES = (torch.bfloat16, torch.float16)
+MIXED: dict[str, Callable[..., Tensor]] = {
+    "layer norm": lambda a, w: F.layer_norm(a.flatten(2).mT, (4,), w, w),
+    "layer norm without weights": lambda a, w: F.layer_norm(a, a.shape[2:]),
+    "batch norm": lambda a, w: F.batch_norm(a, w.detach() * 0, w.detach().clone(), w, w, training=True),
+    "batch norm, evaluated": lambda a, w: F.batch_norm(a, w.detach() * 0, w.detach(), w, w),
+    "group norm": lambda a, w: F.group_norm(a, 2, w, w),
+    "convolution": lambda a, w: F.conv2d(a, w.to(a.dtype)[:, None, None, None], groups=4),
+    "attention": lambda a, w: F.scaled_dot_product_attention(a.transpose(1, 2), a.transpose(1, 2), a.transpose(1, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("name", MIXED)
+def test_results_of_half_precision(name: str, layout: torch.memory_format, is_mixed: bool, dtype: torch.dtype) -> None:
+    function = MIXED[name]
+    a = torch.randn(2, 4, 3, 6).to(dtype, memory_format=layout).requires_grad_()
+    w = torch.rand(4, dtype=torch.float32 if is_mixed else dtype, requires_grad=True)
+    results = []
+    for call in (function, thunder.jit(function, fullgraph=True)):
+        out = call(a, w)
+        gradients = torch.autograd.grad(out.float().square().sum(), (a, w), allow_unused=True)
+        results.append((out.detach(), out.stride(), *gradients))
+    torch.testing.assert_close(results[1], results[0], rtol=2e-2, atol=2e-2)
+
+
+NETWORKS = """
+import sys, torch
+from torch import nn
+import thunder
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.q, self.out = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+    def forward(self, x):
+        q, k, v = (t.view(2, 6, 2, 8).transpose(1, 2) for t in self.q(self.norm(x)).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(y.transpose(1, 2).reshape(2, 6, 16))
+
+images, rows = torch.randn(2, 3, 8, 8), torch.randn(2, 6, 16)
+convolutions = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.GroupNorm(2, 8))
+for network, x in (
+    (nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU(), nn.Dropout(0.1)), rows),
+    (nn.Sequential(Attention(), Attention()), rows),
+    (nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), rows),
+    (convolutions, images),
+):
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = thunder.jit(network)(x).float().square().mean()
+    loss.backward()
+    print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in sys.modules])
+"""
+
+
+def test_first_calls_under_autocast_import_no_compiler_of_pytorch() -> None:
+    result = subprocess.run([sys.executable, "-c", NETWORKS], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines() == ["[]"] * 4
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,6 +6,7 @@
 #include "base/timer.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/python/errors.h"
+#include "interpreter/loop/signal_handlers.h"
 
 namespace thunder::dispatch {
 namespace {
@@ -173,6 +174,8 @@ void SpecializationCache::keep(std::shared_ptr<GuardedSet> alone) {
 
 Served SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result,
                                           Failure& failure) {
+  const interpreter::SignalScope signals;
+  if (PyErr_Occurred() != nullptr) return Served::kYes;
   if (keeps) note_miss(ThreadState::now(), arguments);
   ++misses_;
   // PyTorch's meta kernels in Python import torch._dynamo, which replaces functions such as torch.manual_seed.

@@ -7,6 +7,7 @@
 #include <ranges>
 #include <utility>
 
+#include "interpreter/loop/signal_handlers.h"
 #include "interpreter/provenance/journal_restore.h"
 #include "interpreter/provenance/opaque_state.h"
 #include "interpreter/python/deque.h"
@@ -301,6 +302,7 @@ const Record* Journal::find_slot(py::Borrowed owner, py::Borrowed name) const {
 
 void Journal::rollback() {
   const py::SavedError pending;
+  const SignalHold hold(/*always=*/true);  // keys may have a `__hash__` in Python, which runs handlers
   end_watch();
   for (Record& record : std::views::reverse(records_)) {
     settle(record);

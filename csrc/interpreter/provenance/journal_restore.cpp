@@ -281,7 +281,8 @@ void withdraw(const Record& record, py::Borrowed target) {
       if (contents_of(record).get() == left.get()) restore(record);
       break;
   }
-  if (!left && record.rewritten) restore(record);
+  const bool is_value = record.store == Store::kCell || record.store == Store::kSlot;
+  if (!left && !is_value) restore(record);  // rather what another thread wrote is lost than that ours stays
   PyErr_Clear();
 }
 

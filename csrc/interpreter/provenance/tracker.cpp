@@ -379,7 +379,8 @@ void Tracker::interrupted() {
 
 void Tracker::raise_interruption() const {
   PyErr_Clear();
-  restore_exception(Py_NewRef(interruption_.get()));
+  const py::Ref exception = interruption_ ? interruption_ : last_handler_exception();
+  restore_exception(Py_NewRef(exception.get()));
 }
 
 void Tracker::leave_objects() {

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "interpreter/loop/signal_handlers.h"
 #include "interpreter/provenance/dropped_objects.h"
 #include "interpreter/provenance/native_calls.h"
 
@@ -102,8 +104,11 @@ class Tracker final : public Observer {
   Treatment treatment(PyCodeObject* code) override;
   void notice_handler(PyObject* exception) override { state_.options.notice_handler(exception); }
   void interrupted() override;
-  [[nodiscard]] bool is_interrupted() const { return static_cast<bool>(interruption_); }
-  /// Raises the first exception that came from outside, in the place of the pending one.
+  /// Whether a handler of a signal has raised an exception, or another thread has sent one, wherever it went.
+  [[nodiscard]] bool is_interrupted() const {
+    return interruption_ || handler_exception_count() != handler_exceptions_;
+  }
+  /// Raises an exception that came from outside, in the place of the pending one.
   void raise_interruption() const;
 
  private:
@@ -121,6 +126,7 @@ class Tracker final : public Observer {
   std::unordered_map<const PyCodeObject*, Treatment> treatments_;
   std::unordered_set<const void*> number_takers_;  ///< instructions whose code in C got what stands for a number
   py::Ref interruption_;
+  std::uint64_t handler_exceptions_ = handler_exception_count();  ///< those before the trace
   std::vector<py::Ref> made_;  ///< weak references to objects of the program that have a `__del__`
 };
 
