@@ -337,10 +337,16 @@ struct MemoryView {
   Positions sizes, strides;
   std::int64_t first = 0;  ///< from the tensor's first element
 
-  [[nodiscard]] std::int64_t end() const {
-    std::int64_t end = first + 1;
-    for (std::size_t i = 0; i < sizes.size(); ++i) end += std::max<std::int64_t>(sizes[i] - 1, 0) * strides[i];
-    return end;
+  [[nodiscard]] std::int64_t end() const { return first + length_of(sizes, strides); }
+  [[nodiscard]] static std::int64_t length_of(at::IntArrayRef sizes, at::IntArrayRef strides) {
+    std::int64_t length = 1;
+    for (std::size_t i = 0; i < sizes.size(); ++i) length += std::max<std::int64_t>(sizes[i] - 1, 0) * strides[i];
+    return length;
+  }
+  /// What is written beside a tensor's elements comes to nobody: what it shows, and the caller, get those.
+  [[nodiscard]] bool lies_in_the_tensor() const {
+    if (c10::multiply_integers(sizes) == 0) return true;
+    return first >= 0 && end() <= length_of(tensor.sizes(), tensor.strides()) && shows_only_the_tensor();
   }
   /// Between the elements of a tensor lie those of others, which the trace does not have once it was written to.
   [[nodiscard]] bool shows_only_the_tensor() const {
@@ -391,6 +397,18 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
   }
   const ir::ValueId value = trace_impl(root)->state()->value;
   IValue& offset = arguments.back();
+  const bool writes = arguments[1].isTensor();  // as_strided_scatter
+  const std::size_t sizes = writes ? 2 : 1;
+  const bool are_numbers = arguments[sizes].isIntList() && arguments[sizes + 1].isIntList();
+  const auto view_of = [&](const at::Tensor& base) {
+    const std::int64_t begin = offset.isInt() ? offset.toInt() : tensor.storage_offset();
+    return MemoryView{base, arguments[sizes].toIntVector(), arguments[sizes + 1].toIntVector(),
+                      begin - base.storage_offset()};
+  };
+  if (writes && are_numbers && !view_of(tensor).lies_in_the_tensor()) {
+    throw UserError(ErrorKind::kNotImplemented,
+                    "as_strided: expected a write to the tensor's own elements, got one beside them in its memory");
+  }
   const bool is_callers = write_count == 0 || memory.is_first_value(value);
   const bool begins_memory = root.storage_offset() == 0;
   if (is_callers || !offset.isInt() || (begins_memory && root.is_non_overlapping_and_dense())) {
@@ -398,16 +416,10 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     return;
   }
   // Written memory may begin with its first element, or where the input's does: positions count from that element on.
-  const bool writes = arguments[1].isTensor();  // as_strided_scatter
-  const std::size_t sizes = writes ? 2 : 1;
-  if (!arguments[sizes].isIntList() || !arguments[sizes + 1].isIntList()) {
+  if (!are_numbers) {
     throw UserError(ErrorKind::kNotImplemented,
                     "as_strided: expected sizes and strides that are numbers after a write");
   }
-  const auto view_of = [&](const at::Tensor& base) {
-    return MemoryView{base, arguments[sizes].toIntVector(), arguments[sizes + 1].toIntVector(),
-                      offset.toInt() - base.storage_offset()};
-  };
   // A view may look at memory in front of it, whose gradient it has no part of.
   const bool is_in_front = view_of(tensor).first < 0;
   const bool takes_root = is_in_front && !writes && !tensor.requires_grad();

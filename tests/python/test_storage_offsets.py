@@ -95,6 +95,27 @@ def test_positions_in_memory_stay(name: str, dtype: torch.dtype, offsets: tuple[
     assert_alike_at_offsets(COUNTED_FROM_THE_MEMORY[name], offsets, len({*offsets}), dtype=dtype)
 
 
+BESIDE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "behind": lambda x: x.as_strided((2,), (1,), 13).add_(1) * 2,
+    "in front": lambda x: x.as_strided((2,), (1,), 1).fill_(1) * 2,
+    "relative": lambda x: (x.as_strided((20,), (1,)).mul_(2), x * 1)[1],
+    "between": lambda x: (x.t()[0].as_strided((3,), (2,)).mul_(2), x[:, ::2].as_strided((4,), (1,)).zero_(), x * 1)[2],
+    "between those of a clone": lambda x: (y := x.clone(), y[:, ::2].as_strided((4,), (1,)).zero_(), y * 1)[2],
+    "beside a row of a clone": lambda x: (y := x.clone(), y[1].as_strided((4,), (1,)).zero_(), y * 1)[2],
+    "turned": lambda x: (x.as_strided_((2, 2), (1, 2), 13), x.t_(), x.add_(1))[2] * 1,
+}
+
+
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("offsets", [(0, 5, 12), (5, 12, 0)])
+@pytest.mark.parametrize("name", BESIDE)
+def test_writes_beside_the_argument_are_made(name: str, offsets: tuple[int, ...]) -> None:
+    compiled = thunder.jit(BESIDE[name])
+    for offset in offsets:
+        ours, theirs = (outcome_at(each, offset, False, torch.float32) for each in (compiled, BESIDE[name]))
+        torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("offsets", [(0, 2, 1), (1, 0, 2)])
 @pytest.mark.parametrize("position", [None, 3])
 def test_gradients_of_positions_in_memory(position: int | None, offsets: tuple[int, ...]) -> None:
