@@ -67,9 +67,23 @@ const TracedNumber& untied_of(PyObject* left, PyObject* right) {
                                                                         : left);
 }
 
+namespace {
+
+/// Whether the trace is tied to a number as to a size alone: as a symbol in another trace, what is computed of it is an
+/// expression there, and has to be one here, so that the sizes of both follow from the same numbers.
+bool is_tied_as_size(PyObject* object) {
+  return is_traced_number(object) && as_traced(object).looked_at && as_traced(object).size != nullptr;
+}
+
+std::optional<tracer::NumberOperand> recorded_operand(PyObject* object) {
+  return is_tied_as_size(object) ? as_traced(object).number : operand_of(object);
+}
+
+}  // namespace
+
 PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py::Borrowed real) {
-  const auto first = operand_of(left);
-  const auto second = operand_of(right);
+  const auto first = recorded_operand(left);
+  const auto second = recorded_operand(right);
   if (symbol == nullptr || !first || !second || !(PyFloat_CheckExact(real) || PyLong_CheckExact(real))) return nullptr;
   const auto is_from_data = [](PyObject* object) { return is_traced_number(object) && !is_from_sizes(object); };
   const bool is_of_sizes = is_from_sizes(left) || is_from_sizes(right);
@@ -77,7 +91,7 @@ PyObject* record_number(const char* symbol, PyObject* left, PyObject* right, py:
     return record_of_sizes(symbol, left, right, py::Ref::share(real));
   }
   const TracedNumber& traced = untied_of(left, right);
-  if (traced.looked_at) return Py_NewRef(real);
+  if (traced.looked_at && !is_tied_as_size(left) && !is_tied_as_size(right)) return Py_NewRef(real);
   const auto expected = operand_of(real);
   std::optional<tracer::Number> number;
   const auto known = bridge::compute_number(
