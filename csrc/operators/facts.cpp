@@ -26,6 +26,7 @@ constexpr Row kRows[] = {
     {"aten::_add_batch_dim", kWrapsTensors},
     {"aten::_convolution", kIsConvolution},
     {"aten::_ctc_loss", kRaisesForData},
+    {"aten::_ctc_loss.Tensor", kShapeFollowsData},
     {"aten::_efficientzerotensor", kHasNoMemory},
     {"aten::_embedding_bag", kRaisesForData},
     {"aten::_embedding_bag_forward_only", kRaisesForData},

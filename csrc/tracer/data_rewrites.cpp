@@ -61,45 +61,53 @@ IValue with_positions(Recorder& recorder, const IValue& indices) {
   return result;
 }
 
-/// Its own code makes a tensor out of the lengths.
+/// The divisors of mean losses: numbers of targets.
+at::Tensor lengths_like(Recorder& recorder, at::IntArrayRef lengths, const at::Tensor& losses) {
+  at::Tensor divisors;
+  {
+    const SuspendRecording suspended;
+    divisors = at::tensor(lengths, losses.scalar_type()).clamp_min(1).to(losses.device());
+  }
+  return recorder.trace_tensor_of(divisors);
+}
+
+at::Tensor lengths_like(Recorder& recorder, const at::Tensor& lengths, const at::Tensor& losses) {
+  const IValue there = recorder.call_by_name(
+      "aten::_to_copy", "", {lengths, static_cast<std::int64_t>(losses.scalar_type()), IValue(), losses.device()})[0];
+  return recorder.call_by_name("aten::clamp_min", "", {there, c10::Scalar(1)})[0].toTensor();
+}
+
+/// Its own code makes numbers out of the lengths, or a tensor out of numbers.
 void call_ctc_loss(Recorder& recorder, std::vector<IValue> arguments, torch::jit::Stack& stack) {
   const auto call_by_name = [&](const char* name, const char* overload, std::vector<IValue> given) {
     return recorder.call_by_name(name, overload, std::move(given));
   };
+  const bool has_tensors = arguments[2].isTensor();
   for (const std::size_t position : {2, 3}) {
-    if (!arguments[position].isTensor()) continue;
-    const at::Tensor lengths =
-        call_by_name("aten::reshape", "", {arguments[position], c10::List<std::int64_t>({-1})})[0].toTensor();
-    c10::List<std::int64_t> numbers;
-    for (std::int64_t i = 0; i < lengths.numel(); ++i) {
-      numbers.push_back(
-          recorder.data.read_number(call_by_name("aten::select", "int", {lengths, std::int64_t{0}, i})[0].toTensor())
-              .toLong());
-    }
-    arguments[position] = std::move(numbers);
+    if (!has_tensors) continue;
+    arguments[position] = call_by_name("aten::reshape", "", {arguments[position], c10::List<std::int64_t>({-1})})[0];
+    const bool is_integral = c10::isIntegralType(arguments[position].toTensor().scalar_type(), /*includeBool=*/false);
+    TORCH_CHECK(is_integral, position == 2 ? "input_lengths" : "target_lengths", " must be integral");
   }
   const bool is_batched = arguments[0].toTensor().dim() == 3;
   if (!is_batched) arguments[0] = call_by_name("aten::unsqueeze", "", {arguments[0], std::int64_t{1}})[0];
   if (arguments[1].toTensor().scalar_type() != at::kLong) {
     arguments[1] = call_by_name("aten::_to_copy", "", {arguments[1], static_cast<std::int64_t>(at::kLong)})[0];
   }
-  const std::vector<std::int64_t> lengths = arguments[3].toIntVector();
+  const IValue lengths = arguments[3];
   const std::int64_t reduction = arguments[5].toInt();
   const bool drops_infinity = arguments[6].toBool();
   arguments.erase(arguments.begin() + 5);
-  IValue losses = call_by_name("aten::_ctc_loss", "", std::move(arguments))[0];
+  IValue losses = call_by_name("aten::_ctc_loss", has_tensors ? "Tensor" : "", std::move(arguments))[0];
   if (drops_infinity) {
     const c10::Scalar infinity = std::numeric_limits<double>::infinity();
     const IValue infinite = call_by_name("aten::eq", "Scalar", {losses, infinity})[0];
     losses = call_by_name("aten::masked_fill", "Scalar", {losses, infinite, c10::Scalar(0)})[0];
   }
   if (reduction == at::Reduction::Mean) {
-    at::Tensor divisors;
-    {
-      const SuspendRecording suspended;
-      divisors = at::tensor(lengths, losses.toTensor().scalar_type()).clamp_min(1).to(losses.toTensor().device());
-    }
-    losses = call_by_name("aten::div", "Tensor", {losses, recorder.trace_tensor_of(divisors)})[0];
+    const at::Tensor divisors = has_tensors ? lengths_like(recorder, lengths.toTensor(), losses.toTensor())
+                                            : lengths_like(recorder, lengths.toIntVector(), losses.toTensor());
+    losses = call_by_name("aten::div", "Tensor", {losses, divisors})[0];
   }
   if (reduction == at::Reduction::None && !is_batched) {
     losses = call_by_name("aten::squeeze", "dim", {losses, std::int64_t{0}})[0];

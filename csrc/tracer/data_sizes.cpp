@@ -74,12 +74,19 @@ DataShapes classes(const Call& call) {
   return {shape};
 }
 
+/// Losses, and the costs of paths through the longest of the targets.
+DataShapes costs_of_paths(const Call& call) {
+  const Shape steps = call.sizes();
+  return {{steps.at(1)}, {steps.at(1), steps.at(0), kFromData}};
+}
+
 struct Row {
   std::string_view name;
   DataShapes (*shapes)(const Call& call);
 };
 
 constexpr Row kRows[] = {
+    {"aten::_ctc_loss.Tensor", &costs_of_paths},
     {"aten::_unique", &distinct_elements},
     {"aten::_unique2", &distinct_elements},
     {"aten::argwhere", &positions},

@@ -38,6 +38,12 @@ std::int64_t other_sample_of(const SizeSymbol& symbol, std::size_t attempt, std:
   std::uint64_t state = (attempt * 64 + i + 1) * 0x9e3779b97f4a7c15U;
   state = (state ^ (state >> 29U)) * 0xbf58476d1ce4e5b9U;
   const std::uint64_t drawn = state >> 33U;
+  // Conditions on long sequences may hold nowhere else than close to the size that was traced: the number of chunks.
+  if (attempt % 6 == 3 && symbol.most == 0) {
+    const auto around = std::max<std::int64_t>(4, symbol.traced >> (attempt / 6 % 16));
+    return std::max(symbol.least, symbol.traced - around +
+                                      static_cast<std::int64_t>(drawn % (2 * static_cast<std::uint64_t>(around) + 1)));
+  }
   // A third lies around the size that was traced, since conditions hold there.
   const std::uint64_t range =
       attempt % 3 == 0 ? 2 * static_cast<std::uint64_t>(symbol.traced) : std::uint64_t{8} << (attempt % 11);

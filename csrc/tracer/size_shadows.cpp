@@ -310,22 +310,21 @@ std::optional<ir::Condition> condition_of_remainder(const ir::Dim& dim, ir::Symb
   return std::nullopt;
 }
 
-/// The bounds that leave an expression its value, where that is a quotient by a number, but for what is added to it: as
-/// many programs as there are quotients are for all sizes. Empty: it is none, or the bounds leave few sizes.
-std::vector<ir::Condition> bounds_of_quotient(const ir::Dim& dim, ir::SymbolValues traced) {
-  constexpr std::int64_t kLeastSizes = 8;
-  for (const auto& [operation, left, right] : ir::functions_in(dim)) {
-    const bool divides = operation == ir::SizeOperation::kFloorDivide && right.is_concrete();
-    if (!divides || right.hint < kLeastSizes) continue;
-    const ir::Dim quotient = ir::floor_divide(left, right);
-    if (!(dim - quotient).is_concrete() && !(dim + quotient).is_concrete()) continue;
-    ir::Dim divided = left;
-    divided.hint = ir::evaluate(left, traced);
-    const ir::Dim least = right * ir::Dim(ir::evaluate(quotient, traced));
-    using Kind = ir::Condition::Kind;
-    return {{Kind::kAtMost, least, divided}, {Kind::kAtMost, divided, least + right - ir::Dim(1)}};
+/// Whether an expression is the same number at many values of a symbol around the one that was traced, as a count of
+/// chunks is: a program for that number is for all of them.
+bool has_many_values(const ir::Dim& dim, std::uint32_t symbol, ir::SymbolValues traced) {
+  constexpr std::int64_t kAround = 64;
+  constexpr std::size_t kLeastValues = 8;
+  std::vector<std::int64_t> values(traced.begin(), traced.end());
+  const std::int64_t number = ir::evaluate(dim, values);
+  std::size_t count = 0;
+  for (std::int64_t value = std::max<std::int64_t>(2, traced[symbol] - kAround); value <= traced[symbol] + kAround;
+       ++value) {
+    values[symbol] = value;
+    const ir::Condition is_same{ir::Condition::Kind::kEqual, dim, number};
+    if (ir::holds(is_same, values)) ++count;
   }
-  return {};
+  return count >= kLeastValues;
 }
 
 }  // namespace
@@ -333,21 +332,25 @@ std::vector<ir::Condition> bounds_of_quotient(const ir::Dim& dim, ir::SymbolValu
 void SizeShadows::pin_symbols_of(const ir::Dim& dim) {
   const auto traced = fit_->samples()[0];
   if (const auto condition = condition_of_remainder(dim, traced)) return assume(*condition);
-  const std::vector<ir::Condition> bounds = bounds_of_quotient(dim, traced);
-  for (const ir::Condition& bound : bounds) assume(bound);
-  if (!bounds.empty()) return;
-  std::vector<std::uint32_t> symbols;
+  std::vector<std::uint32_t> few, symbols;
   ir::add_symbols(dim, symbols);
-  for (const std::uint32_t symbol : symbols) pin(symbol);
+  std::ranges::copy_if(symbols, std::back_inserter(few),
+                       [&](std::uint32_t symbol) { return !has_many_values(dim, symbol, traced); });
+  for (const std::uint32_t symbol : few) pin(symbol);
+  if (few.empty() && !symbols.empty()) add_condition({ir::Condition::Kind::kEqual, dim, ir::evaluate(dim, traced)});
 }
 
 void SizeShadows::assume(const ir::Condition& condition) {
   if (is_certain(condition) || gave_numbers_) return;
   using Kind = ir::Condition::Kind;
   if (condition.kind == Kind::kEqual && (condition.left.is_concrete() || condition.right.is_concrete())) {
-    return pin_symbols_of(condition.left - condition.right);
+    return pin_symbols_of(condition.left.is_concrete() ? condition.right : condition.left);
   }
-  if (std::ranges::find(assumed_, condition, &Assumed::condition) != assumed_.end()) return;
+  add_condition(condition);
+}
+
+void SizeShadows::add_condition(const ir::Condition& condition) {
+  if (gave_numbers_ || std::ranges::find(assumed_, condition, &Assumed::condition) != assumed_.end()) return;
   assumed_.push_back({condition, locate()});
   const std::size_t dropped =
       std::erase_if(shadows_, [&](const Shadow& shadow) { return !ir::holds(condition, shadow.symbols); });

@@ -220,6 +220,7 @@ class SizeShadows final : public SizeReads, public SizeUses {
   [[nodiscard]] ir::SymbolDim dims_of_symbols();
   void note_operation(const c10::OperatorHandle& op, std::span<const c10::IValue> arguments);
   void pin(std::uint32_t symbol, bool is_by_conditions = false);
+  void add_condition(const ir::Condition& condition);
   void repeat(Shadow& shadow, const c10::OperatorHandle& op, std::span<const c10::IValue> arguments,
               std::span<const c10::IValue> results);
   /// The type that a tensor of the program has at all sizes; nullopt: it is none, or nobody knows.

@@ -266,3 +266,85 @@ def test_threads_find_the_sizes_of_their_own_data() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def _by_slices(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    parts, begin = [], 0
+    for expert, count in enumerate(counts.tolist()):
+        parts.append(x[begin : begin + count] * w[expert])
+        begin += count
+    return torch.cat(parts).sin()
+
+
+def _by_slices_of_some(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    parts, begin = [], 0
+    for expert, count in enumerate(counts.tolist()):
+        if count == 0:
+            continue
+        parts.append(x[begin : begin + count] * w[expert])
+        begin = begin + count
+    return torch.cat(parts).sin()
+
+
+def _from_the_end(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    parts, end = [], x.shape[0]
+    for expert, count in enumerate(counts.tolist()):
+        parts.append(x[end - count : end] * w[expert])
+        end -= count
+    return torch.cat(parts).sin()
+
+
+def _written_by_slices(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    y, begin = torch.zeros_like(x), 0
+    for expert, count in enumerate(counts.tolist()):
+        y[begin : begin + count] = x[begin : begin + count] * w[expert]
+        begin += count
+    return y.sin()
+
+
+def _added_by_indices(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    order, y, begin = x[:, 0].detach().argsort(), torch.zeros_like(x), 0
+    for expert, count in enumerate(counts.tolist()):
+        rows = order[begin : begin + count]
+        y.index_add_(0, rows, x[rows] * w[expert])
+        begin += count
+    return y
+
+
+def _by_split(x: Tensor, counts: Tensor, w: Tensor) -> Tensor:
+    return torch.cat([part * w[expert] for expert, part in enumerate(torch.split(x, counts.tolist()))]).sin()
+
+
+ROUTINGS = (_by_slices, _by_slices_of_some, _from_the_end, _written_by_slices, _added_by_indices, _by_split)
+
+
+def _routed(program: Callable[..., Tensor], counts: list[int], *, requires_grad: bool) -> Any:
+    torch.manual_seed(sum(counts))
+    x = torch.randn(sum(counts), 3, requires_grad=requires_grad)
+    w = torch.randn(len(counts), 3, requires_grad=requires_grad)
+    result = program(x, torch.tensor(counts), w)
+    gradients = torch.autograd.grad(result.square().sum(), (x, w)) if requires_grad else ()
+    return result.detach(), *gradients
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("program", ROUTINGS)
+def test_rows_of_experts_have_few_programs_for_all_counts(program: Callable[..., Tensor], requires_grad: bool) -> None:
+    compiled = thunder.jit(program)
+    for counts in ([6, 5, 2], [2, 5, 4], [7, 8, 2], [3, 6, 9], [9, 4, 8], [5, 5, 5], [8, 2, 3], [4, 9, 7]):
+        expected = _routed(program, counts, requires_grad=requires_grad)
+        torch.testing.assert_close(_routed(compiled, counts, requires_grad=requires_grad), expected)
+    assert thunder.compile_stats(compiled)["specializations"] <= 4
+
+
+@pytest.mark.parametrize("program", [_by_slices, _by_split])
+def test_an_expert_without_rows_takes_no_program_from_the_others(program: Callable[..., Tensor]) -> None:
+    compiled = thunder.jit(program)
+    for counts in ([6, 5, 2], [2, 0, 5], [4, 5, 6], [7, 5, 3], [0, 8, 7]):
+        expected = _routed(program, counts, requires_grad=True)
+        torch.testing.assert_close(_routed(compiled, counts, requires_grad=True), expected)
+    known = thunder.compile_stats(compiled)["specializations"]
+    for counts in ([3, 7, 4], [2, 0, 9], [0, 5, 6], [8, 8, 5]):
+        expected = _routed(program, counts, requires_grad=True)
+        torch.testing.assert_close(_routed(compiled, counts, requires_grad=True), expected)
+    assert thunder.compile_stats(compiled)["specializations"] == known

@@ -575,3 +575,45 @@ def test_a_view_among_the_results_shares_memory_with_the_cache() -> None:
     for (_, got, mine), _ in pairs_of(_written_at, compiled):
         got[1].fill_(7)
         assert mine.rows[len(got[0]) - 1].tolist() == [7.0] * 4
+
+
+def _lengths_of_batch(seed: int, *, joins_targets: bool) -> tuple[Tensor, ...]:
+    torch.manual_seed(seed)
+    lengths = torch.randint(1, 5, (3,))
+    if seed == 5:
+        lengths[:] = 0
+    targets = torch.randint(1, 5, (int(lengths.sum()),) if joins_targets else (3, 4))
+    return torch.randn(12, 3, 5), targets, torch.randint(9, 13, (3,)), lengths
+
+
+@pytest.mark.parametrize("takes_grad", [False, True])
+@pytest.mark.parametrize("joins_targets", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_ctc_loss_has_few_programs_for_all_lengths(reduction: str, joins_targets: bool, takes_grad: bool) -> None:
+    def program(x: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor) -> Tensor:
+        return F.ctc_loss(x.log_softmax(-1), targets, inputs, lengths, reduction=reduction, zero_infinity=True)
+
+    compiled = thunder.jit(program)
+    for seed in range(10):
+        x, *others = _lengths_of_batch(seed, joins_targets=joins_targets)
+        results = []
+        for function in (program, compiled):
+            leaf = x.clone().requires_grad_(takes_grad)
+            loss = function(leaf, *others)
+            results.append((loss, *torch.autograd.grad(loss.sum(), leaf)) if takes_grad else (loss,))
+        torch.testing.assert_close(results[1], results[0])
+    assert specializations(compiled) <= 4
+
+
+@pytest.mark.parametrize("lengths", [([13, 12], [1, 1]), ([12, 12], [5, 1]), ([12], [1, 1]), ([12, 12], [-1, 1])])
+def test_ctc_loss_raises_for_lengths_as_eager(lengths: tuple[list[int], list[int]]) -> None:
+    x, targets = torch.randn(12, 2, 5).log_softmax(-1), torch.randint(1, 5, (2, 4))
+    compiled = thunder.jit(F.ctc_loss)
+    inputs, counts = (torch.tensor(each) for each in lengths)
+    with pytest.raises(RuntimeError) as expected:
+        F.ctc_loss(x, targets, inputs, counts)
+    for others in ([2, 3], [1, 4], [3, 2]):
+        compiled(x, targets, torch.tensor([11, 12]), torch.tensor(others))
+        with pytest.raises(RuntimeError) as got:
+            compiled(x, targets, inputs, counts)
+        assert str(got.value).splitlines()[0] == str(expected.value).splitlines()[0]

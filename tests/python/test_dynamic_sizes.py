@@ -1420,3 +1420,60 @@ def test_a_size_that_two_numbers_divide_once() -> None:
         x = torch.randn(rows, 3)
         torch.testing.assert_close(compiled(x), function(x))
     assert thunder.compile_stats(compiled)["eager_calls"] == 0
+
+
+def _sum_of_chunks(x: Tensor) -> Tensor:
+    length = x.shape[1]
+    padding = (16 - length % 16) % 16
+    chunks, total = F.pad(x, (0, padding)).view(x.shape[0], -1, 16), x.sum() * 0
+    for i in range((length + padding) // 16):
+        total = total + (chunks[:, i] * total).sum() + chunks[:, i].sin().sum()
+    return total
+
+
+COUNTS_OF_CHUNKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "range": _sum_of_chunks,
+    "index of a list": lambda x: x * [1, 2, 3, 4][x.shape[1] // 16],
+    "key": lambda x: x * {0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}[x.shape[1] // 16],
+    "equality": lambda x: x.sin() if x.shape[1] // 16 == 1 else x.cos(),
+    "a bounded loop": lambda x: sum((x[:, i].sin() for i in range(min(x.shape[1], 3))), x.sum(1)),
+}
+
+
+@pytest.mark.parametrize("takes_grad", [False, True])
+@pytest.mark.parametrize("name", COUNTS_OF_CHUNKS)
+def test_a_number_that_many_sizes_give_has_one_program_for_these(name: str, *, takes_grad: bool) -> None:
+    program = COUNTS_OF_CHUNKS[name]
+    compiled = thunder.jit(program)
+
+    def check(lengths: tuple[int, ...]) -> int:
+        for length in lengths:
+            results = []
+            for function in (program, compiled):
+                torch.manual_seed(length)
+                x = torch.randn(2, length, requires_grad=takes_grad)
+                y = function(x)
+                results.append((y, *torch.autograd.grad(y.sum(), x)) if takes_grad else (y,))
+            torch.testing.assert_close(results[1], results[0])
+        count: int = thunder.compile_stats(compiled)["specializations"]
+        return count
+
+    assert check((17, 20, 18, 31, 29, 22)) == 2
+    assert check((35, 45, 40, 17, 47, 33, 25)) <= 3
+    check((16, 15, 2, 1, 32, 48, 3))
+
+
+def test_a_condition_on_a_number_of_chunks_is_told() -> None:
+    compiled = thunder.jit(COUNTS_OF_CHUNKS["key"])
+    for length in (17, 20):
+        compiled(torch.randn(2, length))
+    conditions = thunder.explain_shapes(compiled)[-1].conditions
+    assert any(each.startswith("(x.shape[1]//16) == 1") for each in conditions), conditions
+
+
+def test_a_number_of_chunks_of_a_long_sequence_leaves_the_batch_a_symbol() -> None:
+    compiled = thunder.jit(lambda x: x * [0, 1][x.shape[1] // 320 - 149])
+    for batch, length in ((2, 48010), (3, 48100), (4, 48200), (5, 48003)):
+        x = torch.randn(batch, length)
+        torch.testing.assert_close(compiled(x), x)
+    assert thunder.compile_stats(compiled)["specializations"] == 2

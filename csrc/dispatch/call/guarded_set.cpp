@@ -166,6 +166,7 @@ Served GuardedSet::call_in_segments(const interpreter::CallArguments& arguments,
       *result = call->finish(std::move(done.outputs));
       return Served::kYes;
     }
+    for (const std::size_t path : done.untried) candidates |= Candidates{1} << family.indices[path];
     last_stop_ = done.stop;
     if (keeps_values_) stopped_values_ = std::move(done.values);
   } catch (const runtime::ValueChanged&) {

@@ -71,7 +71,11 @@ at::Tensor NumberInputs::input_for(PyObject* number, const std::string& path, co
   if (is_symbol) return tensor_for_int(value);
   const bool has_other =
       history != nullptr && may_be_held(number) && has_changed(value_path(path), code_of(value), *history);
-  return has_other && history->is_pinned(key, 0) ? tensor_holding_int(value) : at::Tensor();
+  if (!has_other) return {};
+  // An earlier attempt of this trace has pinned it, or an earlier trace.
+  const auto symbols = dynamic_.symbols_of(key, {value});
+  const bool is_pinned = history->is_pinned(key, 0) || (!symbols.empty() && !symbols[0]);
+  return is_pinned ? tensor_holding_int(value) : at::Tensor();
 }
 
 bool NumberInputs::are_inputs(PyObject* sequence, const std::string& path, const SizeHistory* history,

@@ -1,6 +1,7 @@
 #include "dispatch/segments/segment_walk.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -59,7 +60,7 @@ class Walker {
       if (k + 1 == path().steps.size()) break;
       const Observation& observation = compiled->segment.observation;
       if (!keep_those_that_observed(observe(observation, values_))) {
-        return {.values = std::move(values_), .stop = {observation.location, unmet_}};
+        return {.values = std::move(values_), .stop = {observation.location, unmet_}, .untried = std::move(untried_)};
       }
       release(k);
     }
@@ -176,7 +177,9 @@ class Walker {
     observed_.push_back(std::move(observed));
     if (!choose()) return false;
     const auto next = path().steps[k + 1].shared;
-    std::erase_if(alive_, [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; });
+    const auto goes_on_otherwise = [&](std::size_t i) { return paths_[i]->steps[k + 1].shared != next; };
+    std::ranges::copy_if(alive_, std::back_inserter(untried_), goes_on_otherwise);
+    std::erase_if(alive_, goes_on_otherwise);
     return true;
   }
 
@@ -192,6 +195,7 @@ class Walker {
   const LoadInputs& load_;
   bool releases_gil_;
   std::vector<std::size_t> alive_;
+  std::vector<std::size_t> untried_;  ///< that observed the same so far, and go on with another segment
   std::size_t followed_ = 0;
   std::size_t released_ = 0;
   std::optional<runtime::InputVersions> moved_;  ///< versions of the inputs that the path writes
