@@ -1,3 +1,5 @@
+#include <iterator>
+
 #include "check.h"
 #include "interpreter/provenance/journal.h"
 #include "traced_program.h"
@@ -79,7 +81,7 @@ TEST(first_write_decides_what_was_there_before) {
   CHECK(journal.before_dict_item(dict.get(), key.get(), false));
   program.execute("d['a'] = 3");
   CHECK_EQ(journal.records().size(), 1U);
-  CHECK_EQ(journal.find(dict.get())->keys.size(), 1U);
+  CHECK_EQ(std::ranges::distance(journal.find(dict.get())->keys), 1);
   journal.rollback();
   CHECK(program.holds("d == {'a': 1}"));
 }
