@@ -237,12 +237,20 @@ def _memory_of(value: Any) -> memoryview:
 
 
 def check_state(value: Any, kind: int, expected: Any) -> None:
-    """Check what C code sees in an object: which it is (1), its value (2), or layout and bytes of its memory (3)."""
+    """Check what C code sees in an object.
+
+    Which it is (1), its value (2), layout and bytes of its memory (3), or the names of its class that its own attributes
+    hide (6).
+    """
     if kind == 3:
         memory = _memory_of(value)
         strides, dtype = _told_by(value, "strides"), _told_by(value, "dtype")
         found = ((memory.format, memory.shape, strides, dtype, memory.readonly), memory.tobytes())
         _require(found == expected, "memory", expected, found)
+        return
+    if kind == 6:
+        hidden = tuple(name for name in getattr(value, "__dict__", ()) if hasattr(type(value), name))
+        _require(hidden == expected, "attributes that hide the class's", expected, hidden)
         return
     if kind == 1 and isinstance(expected, weakref.ref):
         expected = expected()

@@ -343,7 +343,7 @@ struct MemoryView {
     for (std::size_t i = 0; i < sizes.size(); ++i) length += std::max<std::int64_t>(sizes[i] - 1, 0) * strides[i];
     return length;
   }
-  /// What is written beside a tensor's elements comes to nobody: what it shows, and the caller, get those.
+  /// Elements beside a tensor's own have no place in the trace: a write to them would be lost.
   [[nodiscard]] bool lies_in_the_tensor() const {
     if (c10::multiply_integers(sizes) == 0) return true;
     return first >= 0 && end() <= length_of(tensor.sizes(), tensor.strides()) && shows_only_the_tensor();
@@ -363,7 +363,7 @@ struct MemoryView {
   }
   /// The part of it that the view reaches.
   [[nodiscard]] at::Tensor part(const CallBuilder& calls, const at::Tensor& memory) const {
-    return first == 0 ? memory : calls.call({"aten::slice", "Tensor", {memory, 0, first, end(), 1}});
+    return calls.call({"aten::slice", "Tensor", {memory, 0, first, end(), 1}});
   }
 };
 
@@ -435,10 +435,14 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
     return;
   }
   view.tensor = with_recorded_strides(view.tensor);
+  offset = IValue();
+  if (view.first == 0) {
+    arguments[0] = view.tensor;
+    return;
+  }
   const CallBuilder calls(*this);
   const at::Tensor shown = view.memory(calls);
   const at::Tensor part = view.part(calls, shown);
-  offset = IValue();
   if (!writes) {
     arguments[0] = part;
     return;

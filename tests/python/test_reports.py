@@ -42,7 +42,7 @@ def test_statistics_have_the_traces(name: str) -> None:
 
 
 def test_unknown_statistic_lists_the_others() -> None:
-    with pytest.raises(AttributeError, match="no 'hits'; there are calls, cache_hits"):
+    with pytest.raises(AttributeError, match="no attribute 'hits'; its attributes are calls, cache_hits"):
         thunder.compile_stats(called()).hits  # noqa: B018
 
 
