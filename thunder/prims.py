@@ -239,8 +239,8 @@ def _memory_of(value: Any) -> memoryview:
 def check_state(value: Any, kind: int, expected: Any) -> None:
     """Check what C code sees in an object.
 
-    Which it is (1), its value (2), layout and bytes of its memory (3), or the names of its class that its own attributes
-    hide (6).
+    Which it is (1), its value (2), layout and bytes of its memory (3), or the names of its class that its own
+    attributes hide (6).
     """
     if kind == 3:
         memory = _memory_of(value)

@@ -299,7 +299,11 @@ def test_an_edit_that_is_finished_takes_no_other_change(is_possible: bool) -> No
         (lambda edit, trace: edit.substitute(trace.inputs[0], trace.inputs[0]), ValueError, "stand for itself"),
         (lambda edit, trace: trace.edit(3), TypeError, "step: expected a name, got 3"),
         (lambda edit, trace: trace.python_ctx(), AttributeError, r"Lightning Thunder's: trace\.python_callable"),
-        (lambda edit, trace: trace.zzz, AttributeError, "'Trace' object has no attribute 'zzz'; its attributes are bound_symbols, "),
+        (
+            lambda edit, trace: trace.zzz,
+            AttributeError,
+            "'Trace' object has no attribute 'zzz'; its attributes are bound_symbols, ",
+        ),
     ],
 )
 def test_wrong_arguments_of_an_edit_say_what_is_expected(change: Any, error: type[Exception], words: str) -> None:
