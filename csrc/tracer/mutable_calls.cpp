@@ -143,6 +143,7 @@ struct MutableCall {
   }
 
   [[nodiscard]] std::vector<IValue> call_counterpart(const c10::OperatorHandle& functional) const;
+  [[nodiscard]] bool shows_other_argument(const at::Tensor& result, const at::Tensor& target) const;
   /// Draws the numbers of the call in fresh memory that is laid out as its target.
   [[nodiscard]] at::Tensor fill_alike() const;
   /// Gives a target what the counterpart computed for it.
@@ -172,6 +173,13 @@ std::vector<IValue> MutableCall::call_counterpart(const c10::OperatorHandle& fun
   return stack;
 }
 
+/// Whether a result is memory of an argument, as `conj_physical` of real numbers is: its `out=` gets a copy of that.
+bool MutableCall::shows_other_argument(const at::Tensor& result, const at::Tensor& target) const {
+  return std::ranges::any_of(tensors_of(arguments), [&](const at::Tensor& argument) {
+    return !share_memory(argument, target) && share_memory(argument, result);
+  });
+}
+
 at::Tensor MutableCall::fill_alike() const {
   const at::Tensor& target = targets[0];
   torch::jit::Stack stack = arguments;
@@ -188,6 +196,9 @@ void MutableCall::assign_result(std::size_t position, at::Tensor result) const {
   }
   if (level == Level::kTop && !changes_geometry(op)) {
     require_fitting_result(op, arguments, target, result, is_out);
+  }
+  if (is_out && shows_other_argument(result, target)) {
+    result = CallBuilder(recorder).clone(result);
   }
   const bool may_have_tangent = recorder.may_have_tangents() && target.is_floating_point();
   torch::autograd::edge_list edges = edges_to(tensors_of(arguments));

@@ -376,6 +376,33 @@ def test_result_into_the_first_argument_is_as_in_place(name: str, from_outside: 
         torch.testing.assert_close(given, expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("laid_out", [torch.empty(0), torch.empty(3, 3), torch.empty(3, 3).t(), torch.empty(1)])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda a, out: torch.conj_physical(a, out=out),
+        lambda a, out: torch.conj_physical(a.t(), out=out),
+        lambda a, out: torch.chain_matmul(a, out=out),
+        lambda a, out: torch.conj_physical(out, out=out),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements:UserWarning", "ignore:torch.chain_matmul")
+def test_argument_as_the_result_is_copied_into_out(program: Any, laid_out: torch.Tensor) -> None:
+    def write_after(a: torch.Tensor) -> Any:
+        out = torch.empty_strided(laid_out.shape, laid_out.stride()).fill_(2)
+        result = program(a, out)
+        a.add_(1)
+        out.mul_(3)
+        return result, out
+
+    jitted = thunder.jit(write_after, fullgraph=True)
+    for _ in range(2):
+        given = torch.randn(3, 3)
+        expected = given.clone()
+        torch.testing.assert_close(jitted(given), write_after(expected), check_stride=True)
+        torch.testing.assert_close(given, expected)
+
+
 @pytest.mark.parametrize(
     "program",
     [lambda a: torch.addmm(a, a, A, out=a), lambda a: torch.addmm(A, a, A, out=a), lambda a: torch.mm(a, A, out=a)],
