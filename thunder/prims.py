@@ -249,7 +249,8 @@ def check_state(value: Any, kind: int, expected: Any) -> None:
         _require(found == expected, "memory", expected, found)
         return
     if kind == 6:
-        hidden = tuple(name for name in getattr(value, "__dict__", ()) if hasattr(type(value), name))
+        of_class = set().union(*(vars(cls) for cls in type(value).__mro__))
+        hidden = tuple(name for name in getattr(value, "__dict__", ()) if name in of_class)
         _require(hidden == expected, "attributes that hide the class's", expected, hidden)
         return
     if kind == 1 and isinstance(expected, weakref.ref):

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bridge/constant.h"
 #include "compile/pass_runner.h"
+#include "dispatch/capture/host_random.h"
 #include "dispatch/python/python_tensor.h"
 #include "dispatch/python/trace_object.h"
 #include "executors/callback/callback_executor.h"
@@ -84,8 +85,12 @@ std::shared_ptr<void> owner_of(const std::string& name, ir::ObjectKind kind, con
       if (!dispatch::is_tensor(given.ptr())) refuse("a tensor");
       return std::make_shared<at::Tensor>(dispatch::unpack_tensor(given.ptr()));
     case ir::ObjectKind::kGenerator:
-      if (!THPGenerator_Check(given.ptr())) refuse("a torch.Generator");
-      return std::make_shared<c10::IValue>(reinterpret_cast<THPGenerator*>(given.ptr())->cdata);
+      if (THPGenerator_Check(given.ptr()))
+        return std::make_shared<c10::IValue>(reinterpret_cast<THPGenerator*>(given.ptr())->cdata);
+      if (const auto* methods = dispatch::generator_methods_of(given.ptr()))
+        return std::make_shared<c10::IValue>(dispatch::generator_of(given.ptr(), *methods));
+      refuse("a torch.Generator, random.Random or numpy.random.RandomState");
+      break;
     case ir::ObjectKind::kDispatcherValue:
     case ir::ObjectKind::kCustomGradient:
     case ir::ObjectKind::kPythonFunction:

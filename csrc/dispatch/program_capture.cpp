@@ -301,6 +301,7 @@ std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   require_no_seen_death();
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) {
+    const py::SavedError pending;
     // The handle of a hook cannot be made anew.
     if (failed_.file == nullptr) failed_ = registration_line(tracker_.journal(), first_hook_id_);
     return std::nullopt;

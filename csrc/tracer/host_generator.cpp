@@ -16,8 +16,9 @@ c10::GeneratorImpl* HostGenerator::clone_impl() const {
 
 at::Tensor draw_number(const at::Generator& generator, const std::string& method, c10::ArrayRef<c10::Scalar> arguments,
                        c10::ScalarType dtype) {
-  auto& source = *static_cast<HostGenerator*>(generator.unsafeGetGeneratorImpl());
-  return at::scalar_tensor(source.draw(method, arguments), at::TensorOptions(dtype));
+  auto* source = dynamic_cast<HostGenerator*>(generator.unsafeGetGeneratorImpl());
+  TORCH_CHECK_TYPE(source != nullptr, "thunder::draw_number: expected a generator of Python or NumPy, got PyTorch's");
+  return at::scalar_tensor(source->draw(method, arguments), at::TensorOptions(dtype));
 }
 
 }  // namespace thunder::tracer

@@ -12,7 +12,8 @@ namespace thunder::tracer {
 /// back and goes on wherever those of PyTorch's generators do.
 class HostGenerator : public c10::GeneratorImpl {
  public:
-  HostGenerator() : GeneratorImpl(c10::Device(c10::kCPU), c10::DispatchKeySet(c10::DispatchKey::CPU)) {}
+  /// By its device, kernels of PyTorch's know that it is none of theirs.
+  HostGenerator() : GeneratorImpl(c10::Device(c10::kMeta), c10::DispatchKeySet(c10::DispatchKey::CPU)) {}
   /// Draws the next number, by a method of the source.
   [[nodiscard]] virtual c10::Scalar draw(const std::string& method, c10::ArrayRef<c10::Scalar> arguments) = 0;
 

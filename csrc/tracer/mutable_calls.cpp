@@ -287,7 +287,13 @@ void call_mutable(Recorder& recorder, const c10::OperatorHandle& op, torch::jit:
     // It takes the elements in the order of the memory, gaps included.
     if (!target.is_non_overlapping_and_dense()) refuse(op, "a tensor that has gaps is resized");
     if (!arguments[2].isNone() && !target.is_contiguous()) refuse(op, "the memory format of a tensor is changed");
-    if (target.sizes() == arguments[1].toIntVector()) return torch::jit::drop(stack, count - 1);
+    const std::vector<std::int64_t> sizes = arguments[1].toIntVector();
+    if (target.sizes() == sizes) return torch::jit::drop(stack, count - 1);
+    // Their memory may be larger than they are, and has elements then that the trace does not know.
+    const bool may_hide_elements = recorder.tensors.is_input(target) || trace_impl(target)->state()->writes != 0;
+    if (may_hide_elements && c10::multiply_integers(sizes) > target.numel()) {
+      refuse(op, "a tensor grows in memory that may have held other elements");
+    }
     const auto is_alive = [](const std::weak_ptr<TraceState>& view) { return !view.expired(); };
     if (std::ranges::any_of(trace_impl(target)->state()->shown_by, is_alive)) {
       refuse(op, "a tensor is resized of which there are views");

@@ -50,6 +50,15 @@ def what_was_before(x: torch.Tensor) -> Any:
     return token.old_value is contextvars.Token.MISSING, x * GIVEN.get()
 
 
+def reset_out_of_order(x: torch.Tensor) -> torch.Tensor:
+    older = UNSET.set(1.0)
+    UNSET.set(2.0)
+    UNSET.reset(older)
+    if x.shape[0] == 2:
+        raise ValueError(str(UNSET.get(7.0)))
+    return x * UNSET.get(7.0)
+
+
 def computed(x: torch.Tensor) -> torch.Tensor:
     GIVEN.set(x * 2)
     return x + 1
@@ -74,9 +83,10 @@ def outcomes(function: Callable[[torch.Tensor], Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("program", [restored, counted, nested, raising, what_was_before, computed])
+@pytest.mark.filterwarnings("ignore::thunder.EagerFallbackWarning")
+@pytest.mark.parametrize("program", [restored, counted, nested, raising, what_was_before, reset_out_of_order, computed])
 def test_variables_are_set_at_each_call(program: Callable[[torch.Tensor], Any]) -> None:
-    compiled = thunder.jit(program, fullgraph=program is not raising)
+    compiled = thunder.jit(program, fullgraph=program not in (raising, reset_out_of_order))
     torch.testing.assert_close(outcomes(compiled), outcomes(program))
     assert (UNSET.get(None), GIVEN.get()) == (None, 1.0)
 

@@ -358,6 +358,22 @@ def test_hooks_that_the_first_call_registers_stay() -> None:
         torch.testing.assert_close(compiled(torch.ones(2, 3))[0], 2 * eager(torch.ones(2, 3))[0])
 
 
+@pytest.mark.parametrize("keeps", ["returned", "stored"])
+def test_a_handle_that_is_kept_is_told_with_its_line(keeps: str) -> None:
+    module, handles = nn.Linear(3, 3), []
+
+    def program(x: torch.Tensor) -> Any:
+        handle = module.register_forward_hook(lambda module, arguments, output: None)
+        if keeps == "stored":
+            handles.append(handle)
+        return module(x), handle if keeps == "returned" else None
+
+    with pytest.raises(NotImplementedError, match="returns or stores the handle of a hook"):
+        thunder.jit(program, fullgraph=True)(torch.ones(2, 3))
+    assert not handles
+    assert not module._forward_hooks
+
+
 def test_a_hook_that_each_call_registers_is_told_with_its_line() -> None:
     module = nn.Linear(3, 3)
 

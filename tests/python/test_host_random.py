@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import random
 import threading
 import warnings
@@ -20,6 +22,7 @@ Tensor = torch.Tensor
 pytestmark = pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
 
 OWN = random.Random(3)
+GENERATOR = torch.Generator()
 OWN_OF_NUMPY = numpy.random.RandomState(3)
 
 
@@ -205,3 +208,76 @@ def test_draws_that_are_no_numbers_run_in_eager(draw: Callable[[], Any]) -> None
             ours = compiled(torch.ones(2))
         assert torch.equal(ours[0], theirs[0])
         assert str(ours[1]) == str(theirs[1])
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "exponential": lambda: numpy.random.exponential(-1.0),
+    "randint": lambda: numpy.random.randint(3, 2),
+    "normal": lambda: numpy.random.normal(0, -1),
+    "uniform": lambda: numpy.random.uniform(0, float("inf")),
+    "getrandbits": lambda: OWN.getrandbits(-1),
+    "randbelow": lambda: random.randrange(0),
+}
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_arguments_that_a_generator_refuses_raise_as_in_eager(name: str, is_caught: bool) -> None:
+    def program(x: Tensor) -> Tensor:
+        x = x * random.random()
+        try:
+            return x * REFUSED[name]()
+        except (ValueError, OverflowError):
+            if not is_caught:
+                raise
+            return x * numpy.random.rand()
+
+    def outcome(function: Callable[[Tensor], Tensor]) -> Any:
+        random.seed(5)
+        numpy.random.seed(5)
+        found: list[Any] = []
+        for _ in range(3):
+            try:
+                found.append(function(torch.ones(2)).tolist())
+            except (ValueError, OverflowError) as error:
+                found.append((type(error), str(error).splitlines()[0]))
+        return found, random.random(), numpy.random.rand()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+        assert outcome(thunder.jit(program)) == outcome(program)
+
+
+@pytest.mark.parametrize("source", [OWN, OWN_OF_NUMPY])
+def test_stored_traces_draw_from_the_generator_that_is_given(source: Any) -> None:
+    def program(x: Tensor) -> Tensor:
+        return x * (source.random() if source is OWN else source.rand())
+
+    compiled = thunder.jit(program)
+    compiled(torch.ones(2))
+    file = io.BytesIO()
+    thunder.last_traces(compiled)[-1].save(file)
+
+    def load(generator: Any) -> thunder.Trace:
+        (name,) = thunder.Trace.load(io.BytesIO(file.getvalue())).missing_objects
+        return thunder.Trace.load(io.BytesIO(file.getvalue()), objects={name: generator})
+
+    given = copy.deepcopy(source)
+    (result,) = load(given).python_callable()(torch.ones(2))
+    assert torch.equal(result, program(torch.ones(2)))
+    assert given.random() == source.random()
+    with pytest.raises(TypeError, match="expected a generator of Python or NumPy, got PyTorch's"):
+        load(torch.Generator()).python_callable()(torch.ones(2))
+    with pytest.raises(TypeError, match=r"expected a torch.Generator, random.Random or numpy.random.RandomState, got"):
+        load(random.SystemRandom())
+
+
+def test_generators_of_python_are_refused_by_operators_of_pytorch() -> None:
+    compiled = thunder.jit(lambda x: torch.rand(2, generator=GENERATOR) + x)
+    compiled(torch.ones(2))
+    file = io.BytesIO()
+    thunder.last_traces(compiled)[0].save(file)
+    (name,) = thunder.Trace.load(io.BytesIO(file.getvalue())).missing_objects
+    loaded = thunder.Trace.load(io.BytesIO(file.getvalue()), objects={name: random.Random(1)})
+    with pytest.raises(RuntimeError, match="device type for generator"):
+        loaded.python_callable()(torch.ones(2))

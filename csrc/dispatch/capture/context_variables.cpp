@@ -1,6 +1,7 @@
 #include "dispatch/capture/context_variables.h"
 
 #include <algorithm>
+#include <iterator>
 #include <ranges>
 #include <unordered_set>
 #include <utility>
@@ -59,6 +60,13 @@ int ContextVariables::set(py::Borrowed variable, PyObject* value, PyObject** res
 int ContextVariables::reset(py::Borrowed variable, PyObject* token, PyObject** result) {
   const auto found = std::ranges::find_if(sets_, [&](const Set& each) { return each.token.get() == token; });
   if (found == sets_.end()) return 0;
+  // A token is good for once: with those of an older call gone, what was there before cannot be put back.
+  const bool is_newest = std::none_of(
+      std::next(found), sets_.end(), [&](const Set& each) { return each.variable.get() == variable && !each.is_over; });
+  if (!is_newest) {
+    PyErr_SetString(PyExc_NotImplementedError, "thunder.jit: a ContextVar is reset by an older token than its last");
+    return -1;
+  }
   if (PyContextVar_Reset(variable, token) < 0) return -1;
   found->is_over = true;
   *result = Py_NewRef(Py_None);

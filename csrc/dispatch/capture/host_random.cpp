@@ -7,7 +7,6 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/python/errors.h"
-#include "dispatch/python/python_generator.h"
 #include "dispatch/python/python_tensor.h"
 #include "tracer/aside_of_layers.h"
 
@@ -40,22 +39,23 @@ std::optional<c10::Scalar> constant_number(PyObject* argument) {
   return overflow == 0 ? std::make_optional(c10::Scalar(static_cast<std::int64_t>(value))) : std::nullopt;
 }
 
-/// Classes in Python may draw otherwise.
-bool is_plain_generator(PyObject* object, const GeneratorMethods& methods) {
-  const py::Ref native = loaded_function(methods.module, methods.type);
-  const py::Ref usual = &methods == &kPython ? loaded_function("random", "Random") : py::Ref();
-  auto* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
-  return type == native.get() || (usual && type == usual.get());
-}
-
 }  // namespace
+
+const GeneratorMethods* generator_methods_of(PyObject* object) {
+  const auto has_class = [&](const char* module, const char* type) {
+    const py::Ref known = loaded_function(module, type);
+    return reinterpret_cast<PyObject*>(Py_TYPE(object)) == known.get();
+  };
+  if (has_class(kPython.module, kPython.type) || has_class("random", "Random")) return &kPython;
+  return has_class(kNumpy.module, kNumpy.type) ? &kNumpy : nullptr;
+}
 
 int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size_t count, PyObject* names,
                      PyObject** result) {
   constexpr std::int64_t kMostBits = 62;
   if (edges_.is_in_trial() || names != nullptr || count < method.least + 1 || count > method.most + 1) return 0;
   PyObject* object = arguments[0];
-  if (!is_plain_generator(object, *method.generator)) return 0;
+  if (generator_methods_of(object) != method.generator) return 0;
   try {
     std::vector<c10::Scalar> numbers;
     for (std::size_t i = 1; i < count; ++i) {

@@ -2,9 +2,14 @@
 
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/sharp_edges.h"
+#include "dispatch/python/python_generator.h"
 #include "interpreter/provenance/tracker.h"
 
 namespace thunder::dispatch {
+
+/// For an object of a class whose numbers programs draw; null for others, as for classes in Python that may draw
+/// otherwise.
+[[nodiscard]] const GeneratorMethods* generator_methods_of(PyObject* object);
 
 /// Random numbers that a program draws from generators of Python and NumPy: each run draws them, as eager does, and the
 /// program gets them as numbers of the trace.

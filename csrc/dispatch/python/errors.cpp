@@ -91,12 +91,15 @@ ir::SourceLocation last_user_line(py::Borrowed traceback, std::string& file) {
 
 }  // namespace
 
+void throw_carrier() {
+  python_error carrier;
+  carrier.persist();
+  throw carrier;
+}
+
 void warn_in_python(const std::string& text) {
   const GilHold gil;
-  if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) == 0) return;
-  python_error carried;
-  carried.persist();
-  throw carried;
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) < 0) throw_carrier();
 }
 
 py::Ref take_error() {
@@ -205,6 +208,8 @@ void set_python_error() {
     PyErr_SetString(exception_type(error.kind()), error.what());
   } catch (const InternalError& error) {
     set_internal_error(error);
+  } catch (const PendingError&) {
+    set_internal_error(InternalError("dispatch", "a Python exception was lost on its way"));
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
   }

@@ -40,6 +40,9 @@ struct ForPython<kFunction> {
   }
 };
 
+/// Throws PyTorch's carrier of the pending Python exception, which passes through code that does not hold the GIL.
+[[noreturn]] void throw_carrier();
+
 /// A RuntimeWarning, from any thread, with the GIL or without it. Throws PyTorch's carrier of a Python exception where
 /// the user's filters make an error of it.
 void warn_in_python(const std::string& text);

@@ -48,9 +48,7 @@ struct LocalPartBackward final : torch::autograd::Node {
           distributed_tensor(static_cast<PyObject*>(type.get()), static_cast<PyObject*>(spec.get()), part);
       return {unpack_tensor(gradient.get())};
     } catch (const PendingError&) {
-      python_error carried;
-      carried.persist();
-      throw carried;
+      throw_carrier();
     }
   }
   [[nodiscard]] std::string name() const override { return "LocalPartBackward"; }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
@@ -53,6 +54,18 @@ std::span<char> memory_of(PyObject* object, PyTypeObject* native) {
   return {reinterpret_cast<char*>(object) + sizeof(PyObject), static_cast<std::size_t>(kWords)};
 }
 
+/// Runs code that calls Python, which the program that is traced is no part of.
+template <typename Code>
+auto outside_of_program(const Code& code) {
+  const GilHold gil;
+  const interpreter::NativeScope native;
+  try {
+    return code();
+  } catch (const PendingError&) {
+    throw_carrier();
+  }
+}
+
 class PythonGenerator final : public tracer::HostGenerator {
  public:
   PythonGenerator(PyObject* object, const GeneratorMethods& methods)
@@ -60,39 +73,39 @@ class PythonGenerator final : public tracer::HostGenerator {
     const py::Ref module = checked(PyImport_ImportModule(methods.module));
     type_ = checked(PyObject_GetAttrString(module.get(), methods.type));
   }
-  ~PythonGenerator() override;
-
   c10::Scalar draw(const std::string& method, c10::ArrayRef<c10::Scalar> arguments) override {
-    const GilHold gil;
-    const interpreter::NativeScope native;
-    py::Ref all = checked(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), to_python(arguments[i]).release());
-    }
-    return to_scalar(call(method.c_str(), all.get()).get());
+    return outside_of_program([&] {
+      const py::Ref all = checked(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+      for (std::size_t i = 0; i < arguments.size(); ++i) {
+        PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), to_python(arguments[i]).release());
+      }
+      return to_scalar(call(method.c_str(), all.get()).get());
+    });
   }
 
   void set_state(const c10::TensorImpl& state) override {
-    const GilHold gil;
-    const interpreter::NativeScope native;
-    if (const std::span<char> memory = this->memory(); !memory.empty()) {
-      std::memcpy(memory.data(), state.data(), memory.size());
-      return;
-    }
-    const py::Ref arguments = checked(PyTuple_Pack(1, *static_cast<PyObject* const*>(state.data())));
-    static_cast<void>(call(methods_.set_state, arguments.get()));
+    outside_of_program([&] {
+      if (const std::span<char> memory = this->memory(); !memory.empty()) {
+        std::memcpy(memory.data(), state.data(), memory.size());
+        return;
+      }
+      const py::Ref arguments = checked(PyTuple_Pack(1, *static_cast<PyObject* const*>(state.data())));
+      static_cast<void>(call(methods_.set_state, arguments.get()));
+    });
   }
   [[nodiscard]] c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    const GilHold gil;
-    const interpreter::NativeScope native;
-    if (const std::span<char> memory = this->memory(); !memory.empty()) {
-      at::Tensor state = at::empty({static_cast<std::int64_t>(memory.size())}, at::TensorOptions(at::kByte));
-      std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
-      return state.getIntrusivePtr();
-    }
-    const py::Ref none = checked(PyTuple_New(0));
-    return wrap(call(methods_.get_state, none.get())).getIntrusivePtr();
+    return outside_of_program([&] {
+      if (const std::span<char> memory = this->memory(); !memory.empty()) {
+        at::Tensor state = at::empty({static_cast<std::int64_t>(memory.size())}, at::TensorOptions(at::kByte));
+        std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
+        return state.getIntrusivePtr();
+      }
+      const py::Ref none = checked(PyTuple_New(0));
+      return wrap(call(methods_.get_state, none.get())).getIntrusivePtr();
+    });
   }
+
+  void release_resources() override;
 
  private:
   [[nodiscard]] std::span<char> memory() const {
@@ -114,19 +127,27 @@ class PythonGenerator final : public tracer::HostGenerator {
 };
 
 /// Guarded by the GIL.
-std::unordered_map<PyObject*, c10::GeneratorImpl*>& generators() {
-  static auto* const table = new std::unordered_map<PyObject*, c10::GeneratorImpl*>;
+std::unordered_map<PyObject*, c10::weak_intrusive_ptr<c10::GeneratorImpl>>& generators() {
+  static auto* const table = new std::unordered_map<PyObject*, c10::weak_intrusive_ptr<c10::GeneratorImpl>>;
   return *table;
 }
 
-PythonGenerator::~PythonGenerator() {
+/// Null where nobody has one of the object.
+c10::intrusive_ptr<c10::GeneratorImpl> known_generator(PyObject* object) {
+  const auto known = generators().find(object);
+  return known == generators().end() ? c10::intrusive_ptr<c10::GeneratorImpl>() : known->second.lock();
+}
+
+/// Called when nobody has it any longer, on any thread; meanwhile another one may have been made for the object.
+void PythonGenerator::release_resources() {
   if (Py_IsInitialized() == 0) {
     static_cast<void>(object_.release());
     static_cast<void>(type_.release());
     return;
   }
   const GilHold gil;
-  generators().erase(object_.get());
+  const auto known = generators().find(object_.get());
+  if (known != generators().end() && known->second._unsafe_get_target() == this) generators().erase(known);
   object_ = py::Ref();
   type_ = py::Ref();
 }
@@ -134,10 +155,11 @@ PythonGenerator::~PythonGenerator() {
 }  // namespace
 
 at::Generator generator_of(PyObject* object, const GeneratorMethods& methods) {
-  c10::GeneratorImpl*& known = generators()[object];
-  if (known != nullptr) return at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(known));
+  if (auto known = known_generator(object)) return at::Generator(std::move(known));
   at::Generator made(c10::make_intrusive<PythonGenerator>(object, methods));
-  known = made.unsafeGetGeneratorImpl();
+  // Another thread may have made one meanwhile.
+  if (auto known = known_generator(object)) return at::Generator(std::move(known));
+  generators().insert_or_assign(object, c10::weak_intrusive_ptr<c10::GeneratorImpl>(made.getIntrusivePtr()));
   return made;
 }
 
