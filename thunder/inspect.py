@@ -485,7 +485,8 @@ class Miss:
         specialization: number of the specialization that the call made, from 0.
         compared_with: number of the existing specialization that came closest, from 0.
         guards: the guards of that one that the call did not meet, in the order of reads.
-        reason: why it was traced when no guard failed: "the first call".
+        reason: why it was traced when no guard failed: "the first call"; beside guards, the line of the program that
+            needed a size as a number, if one did: "it was needed as a number: 24 by model.py, line 40".
     """
 
     call: int
@@ -499,6 +500,8 @@ class Miss:
             return f"call {self.call} was traced: {self.reason}"
         lines = [f"call {self.call} was traced, because unlike in specialization {self.compared_with}"]
         lines += [f"  {line}" for guard in self.guards for line in str(guard).splitlines()]
+        if self.reason:
+            lines.append(f"  {self.reason}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

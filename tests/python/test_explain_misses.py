@@ -258,6 +258,25 @@ def test_first_call_and_data_are_reasons_without_guards() -> None:
     assert str(thunder.explain_misses(compiled)).startswith("call 1 was traced: the first call\ncall 2 was traced: ")
 
 
+def test_line_that_needs_a_size_as_a_number_is_told() -> None:
+    compiled = thunder.jit(lambda x: torch.cat([x] * x.shape[0]))
+    for size in (5, 8, 9):
+        compiled(torch.ones(size))
+    first, second, third = thunder.explain_misses(compiled)
+    assert "number" not in first.reason + second.reason
+    assert third.reason.startswith("it was needed as a number: 8 by ")
+    assert "test_explain_misses.py, line" in third.reason
+    assert str(third).splitlines()[-1] == "  " + third.reason
+
+
+def test_numbers_that_are_not_told_of_other_guards() -> None:
+    compiled = thunder.jit(lambda x, flag: torch.cat([x] * x.shape[0]) if flag else x)
+    for size, flag in ((5, True), (8, True), (8, False)):
+        compiled(torch.ones(size), flag)
+    assert [guard.expression for guard in thunder.explain_misses(compiled)[-1].guards] == ["flag"]
+    assert not thunder.explain_misses(compiled)[-1].reason
+
+
 def test_trace_that_fails_is_no_miss() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         raise ValueError

@@ -1,6 +1,7 @@
 #include "dispatch/call/miss.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
 
@@ -27,6 +28,30 @@ std::string unmet(const Specialization& specialization) {
   if (specialization.size_conditions.empty()) return "inputs share memory in another way";
   std::string reason = "sizes do not meet the conditions of its program:";
   for (const std::string& condition : specialization.size_conditions) reason += "\n  " + condition;
+  return reason;
+}
+
+/// Whether a number is among those of a text: the 8 of `float32[8, 16]`.
+bool has_number(const std::string& text, const std::string& number) {
+  const auto is_digit = [&](std::size_t at) {
+    return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0;
+  };
+  for (std::size_t at = text.find(number); at != std::string::npos; at = text.find(number, at + 1)) {
+    const bool begins = at == 0 || (!is_digit(at - 1) && text[at - 1] != '-');
+    if (begins && !is_digit(at + number.size())) return true;
+  }
+  return false;
+}
+
+/// Which of the numbers in guards that failed are there because the program needs them; empty: none is known to be.
+std::string needed_numbers(const Specialization& specialization, const std::vector<FailedGuard>& failures) {
+  std::string reason;
+  for (const std::string& pinned : specialization.pinned_sizes) {
+    const std::string number = pinned.substr(0, pinned.find(' '));
+    const bool has_failed =
+        std::ranges::any_of(failures, [&](const FailedGuard& failure) { return has_number(failure.expected, number); });
+    if (has_failed) reason += (reason.empty() ? "it was needed as a number: " : "; ") + pinned;
+  }
   return reason;
 }
 
@@ -103,7 +128,8 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
       fewest = difference.guards;
       miss.failures = std::move(difference.failures);
       miss.compared_with = set->number_of(i);
-      reason = unmet(*set->specializations()[i]);
+      const Specialization& closest = *set->specializations()[i];
+      reason = miss.failures.empty() ? unmet(closest) : needed_numbers(closest, miss.failures);
       is_first = false;
     }
   }
@@ -112,6 +138,8 @@ Miss explain_miss(const std::vector<std::shared_ptr<GuardedSet>>& sets, const Th
   } else if (miss.failures.empty()) {
     const std::optional<Stop> stop = stop_of_last_call(sets);
     miss.reason = stop ? describe(*stop) : reason;
+  } else {
+    miss.reason = std::move(reason);
   }
   return miss;
 }
@@ -126,6 +154,7 @@ std::string summary(const Miss& miss) {
     if (!guard.file.empty()) line += " (read at " + guard.file + ":" + std::to_string(guard.line) + ")";
   }
   if (miss.failures.size() > kMostNamed) line += "; and " + std::to_string(miss.failures.size() - kMostNamed) + " more";
+  if (!miss.reason.empty()) line += "; " + miss.reason;
   return line;
 }
 

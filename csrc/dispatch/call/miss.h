@@ -24,7 +24,7 @@ struct Miss {
   std::uint64_t call = 0;             ///< the number of the call, from 1
   std::size_t specialization = 0;     ///< the number of the specialization that it made, from 0
   std::size_t compared_with = 0;      ///< the number of the one that came closest
-  std::string reason;                 ///< when no guard failed: "the first call", …
+  std::string reason;                 ///< when no guard failed: "the first call", …; else which numbers are needed
   std::vector<FailedGuard> failures;  ///< guards of the closest specialization
 };
 
