@@ -21,6 +21,8 @@ pytestmark = pytest.mark.filterwarnings("error::thunder.EagerFallbackWarning")
 
 OWN = random.Random(3)
 OWN_OF_NUMPY = numpy.random.RandomState(3)
+GENERATOR = numpy.random.default_rng(3)
+SAME_BITS = numpy.random.Generator(GENERATOR.bit_generator)
 
 
 class LayerDrop(nn.Module):
@@ -66,6 +68,11 @@ def of_numpy(x: Tensor) -> Tensor:
     return x + numpy.random.randn() * numpy.random.random() + numpy.random.exponential(2.0)
 
 
+def of_generator(x: Tensor) -> Tensor:
+    x = x * GENERATOR.random() + SAME_BITS.normal(1.0, 2.0) * GENERATOR.beta(0.4, 0.4) + GENERATOR.poisson(3.0)
+    return x + GENERATOR.uniform(-1, 1) + GENERATOR.standard_normal() * GENERATOR.lognormal() + GENERATOR.gamma(2.0)
+
+
 #: Each with the most programs that it may have.
 PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "factor": (lambda x: x * random.random(), 1),
@@ -82,17 +89,21 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], int]] = {
     "mixup": (mixup, 1),
     "shuffled": (shuffled, 2),
     "NumPy": (of_numpy, 1),
+    "generator of NumPy": (of_generator, 1),
+    "counts": (lambda x: x + numpy.random.poisson(2) + OWN_OF_NUMPY.binomial(4, 0.5) * numpy.random.lognormal(), 1),
 }
 
 
 def states() -> tuple[Any, ...]:
     numpy_states = [(state[2], state[1].tolist()) for state in (numpy.random.get_state(), OWN_OF_NUMPY.get_state())]
-    return (random.getstate(), OWN.getstate(), numpy_states, torch.get_rng_state().tolist())
+    bits = str(GENERATOR.bit_generator.state)
+    return (random.getstate(), OWN.getstate(), numpy_states, bits, torch.get_rng_state().tolist())
 
 
 def seed(number: int) -> None:
     for each in (random.seed, OWN.seed, numpy.random.seed, OWN_OF_NUMPY.seed, torch.manual_seed):
         each(number)
+    GENERATOR.bit_generator.state = numpy.random.PCG64(number).state
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -205,3 +216,32 @@ def test_draws_that_are_no_numbers_run_in_eager(draw: Callable[[], Any]) -> None
             ours = compiled(torch.ones(2))
         assert torch.equal(ours[0], theirs[0])
         assert str(ours[1]) == str(theirs[1])
+
+
+def sets_bits(x: Tensor) -> Tensor:
+    x = x * GENERATOR.random()
+    GENERATOR.bit_generator.state = BITS
+    return x + GENERATOR.random()
+
+
+def raises(x: Tensor) -> Tensor:
+    try:
+        return x * numpy.random.beta(-1.0, 2.0) * GENERATOR.random()
+    except ValueError as error:
+        return x * len(str(error))
+
+
+BITS = numpy.random.PCG64(9).state
+
+
+@pytest.mark.parametrize("program", [sets_bits, raises])
+def test_draws_that_run_in_eager(program: Callable[[Tensor], Tensor]) -> None:
+    compiled = thunder.jit(program)
+    for number in range(3):
+        found = []
+        for call in (program, compiled):
+            seed(number)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+                found.append((call(torch.ones(3)).tolist(), states()))
+        assert found[0] == found[1]

@@ -205,6 +205,8 @@ void set_python_error() {
     PyErr_SetString(exception_type(error.kind()), error.what());
   } catch (const InternalError& error) {
     set_internal_error(error);
+  } catch (const PendingError&) {  // nobody should have taken the exception away, and PyTorch does not know this one
+    PyErr_SetString(PyExc_SystemError, "thunder: a Python exception was lost");
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "dispatch/python/errors.h"
 #include "dispatch/python/gil.h"
 #include "interpreter/loop/native_scope.h"
@@ -69,7 +70,15 @@ class PythonGenerator final : public tracer::HostGenerator {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), to_python(arguments[i]).release());
     }
-    return to_scalar(call(method.c_str(), all.get()).get());
+    try {
+      return to_scalar(call(method.c_str(), all.get()).get());
+    } catch (const PendingError&) {
+      // Kernels raise C++ exceptions: a Python exception would not stay pending until the call is over.
+      if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw;
+      PyErr_Clear();
+      throw UserError(ErrorKind::kNotImplemented,
+                      "thunder.jit: not supported inside a jitted function: a random number whose generator raises");
+    }
   }
 
   void set_state(const c10::TensorImpl& state) override {
@@ -79,7 +88,12 @@ class PythonGenerator final : public tracer::HostGenerator {
       std::memcpy(memory.data(), state.data(), memory.size());
       return;
     }
-    const py::Ref arguments = checked(PyTuple_Pack(1, *static_cast<PyObject* const*>(state.data())));
+    PyObject* given = *static_cast<PyObject* const*>(state.data());
+    if (methods_.source != nullptr) {
+      if (PyObject_SetAttrString(source().get(), "state", given) != 0) throw PendingError();
+      return;
+    }
+    const py::Ref arguments = checked(PyTuple_Pack(1, given));
     static_cast<void>(call(methods_.set_state, arguments.get()));
   }
   [[nodiscard]] c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
@@ -90,6 +104,9 @@ class PythonGenerator final : public tracer::HostGenerator {
       std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
       return state.getIntrusivePtr();
     }
+    if (methods_.source != nullptr) {
+      return wrap(checked(PyObject_GetAttrString(source().get(), "state"))).getIntrusivePtr();
+    }
     const py::Ref none = checked(PyTuple_New(0));
     return wrap(call(methods_.get_state, none.get())).getIntrusivePtr();
   }
@@ -98,6 +115,7 @@ class PythonGenerator final : public tracer::HostGenerator {
   [[nodiscard]] std::span<char> memory() const {
     return memory_of(object_.get(), reinterpret_cast<PyTypeObject*>(type_.get()));
   }
+  [[nodiscard]] py::Ref source() const { return checked(PyObject_GetAttrString(object_.get(), methods_.source)); }
   /// A method of the class in C, whatever a class in Python makes of it.
   [[nodiscard]] py::Ref call(const char* method, PyObject* arguments) const {
     const bool is_own = PyObject_HasAttrString(type_.get(), method) != 0;
