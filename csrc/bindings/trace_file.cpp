@@ -89,7 +89,7 @@ std::shared_ptr<void> owner_of(const std::string& name, ir::ObjectKind kind, con
         return std::make_shared<c10::IValue>(reinterpret_cast<THPGenerator*>(given.ptr())->cdata);
       if (const auto* methods = dispatch::generator_methods_of(given.ptr()))
         return std::make_shared<c10::IValue>(dispatch::generator_of(given.ptr(), *methods));
-      refuse("a torch.Generator, random.Random or numpy.random.RandomState");
+      refuse("a generator of torch, random or numpy.random");
       break;
     case ir::ObjectKind::kDispatcherValue:
     case ir::ObjectKind::kCustomGradient:

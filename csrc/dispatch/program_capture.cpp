@@ -299,6 +299,7 @@ void ProgramCapture::require_no_hook_number() {
 
 std::optional<ir::Trace> ProgramCapture::finish(py::Borrowed result) {
   require_no_seen_death();
+  random_.require_hidden_sources();
   interpreter::StructureBuilder builder(tracker_);
   if (!builder.add_result(result) || !builder.add_effects(tracker_.journal())) {
     const py::SavedError pending;

@@ -1,5 +1,8 @@
 #include "tracer/python_function.h"
 
+#include <algorithm>
+
+#include "base/error.h"
 #include "ir/builder.h"
 
 namespace thunder::tracer {
@@ -14,6 +17,15 @@ const ir::Operator* python_function_operator() {
 const PythonFunction& python_function_of(const ir::BoundSymbol& symbol, const ir::Trace& trace) {
   const auto object = std::get<ir::ObjectConstant>(symbol.arguments.at(3).content);
   return *static_cast<const PythonFunction*>(trace.context()->owner_of(object, ir::ObjectKind::kPythonFunction).get());
+}
+
+const ir::ArgumentList& results_of(const PythonFunction& function, const ir::Trace& trace) {
+  const auto calls = [&](const ir::BoundSymbol& symbol) {
+    return symbol.op == python_function_operator() && &python_function_of(symbol, trace) == &function;
+  };
+  const auto symbol = std::ranges::find_if(trace.symbols, calls);
+  THUNDER_CHECK(symbol != trace.symbols.end(), "tracer", "an autograd function that runs as Python is in the trace");
+  return *symbol->results.at(0).get<ir::ArgumentList>();
 }
 
 const ir::Operator* set_apart_operator() {

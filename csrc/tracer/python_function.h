@@ -31,6 +31,9 @@ struct PythonFunction {
 [[nodiscard]] const ir::Operator* python_function_operator();
 [[nodiscard]] const PythonFunction& python_function_of(const ir::BoundSymbol& symbol, const ir::Trace& trace);
 
+/// Results of the call of `function`, as its symbol names them now: a hook that is recorded renames them.
+[[nodiscard]] const ir::ArgumentList& results_of(const PythonFunction& function, const ir::Trace& trace);
+
 /// `prims.set_apart([value]) -> [value]`: a tensor that the caller puts hooks on.
 [[nodiscard]] const ir::Operator* set_apart_operator();
 

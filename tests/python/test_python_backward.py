@@ -548,6 +548,50 @@ def that_raise(jit: Jit) -> list[Any]:
     return [result]
 
 
+class Tripled(torch.autograd.Function):
+    """Looks at a gradient, and keeps an attribute for it."""
+
+    @staticmethod
+    def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
+        ctx.factor = 3
+        return a * 3, a.detach().sum(), b + 1
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor, _: Any, h: torch.Tensor) -> Any:  # type: ignore[override]
+        return (g * ctx.factor, h) if g.sum() > 0 else (g - ctx.factor, h * 2)
+
+
+def that_compute_on_results_of_functions(jit: Jit) -> list[Any]:
+    def program(a: torch.Tensor) -> torch.Tensor:
+        b, c, d = Tripled.apply(a, a.sin())
+        b.register_hook(lambda g: g * 5)
+        b.register_hook(lambda g: g + 1)
+        d.register_hook(lambda g: g * b)
+        return b * d + c
+
+    compiled = jit(program)
+    return [result for size in (3, 3, 1, 0) for result in backward_of(lambda a, size=size: compiled(a[:size]))]
+
+
+def that_compute_inside_of_hooked_modules(jit: Jit) -> list[Any]:
+    class Hooked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+            self.layer.register_full_backward_hook(lambda module, inputs, outputs: (inputs[0] * 3,))
+
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            b = self.layer(a)
+            b.register_hook(lambda g: g * 5)
+            return b.sin()
+
+    torch.manual_seed(0)
+    module = Hooked()
+    compiled = jit(module)
+    noted = [result for _ in range(3) for result in backward_of(compiled)]
+    return [*noted, *(p.grad for p in module.parameters())]
+
+
 HOOKS = [
     on_an_input,
     on_a_parameter,
@@ -556,6 +600,8 @@ HOOKS = [
     of_whole_modules,
     of_all_modules,
     that_raise,
+    that_compute_on_results_of_functions,
+    that_compute_inside_of_hooked_modules,
 ]
 
 

@@ -138,7 +138,7 @@ def test_given_objects_are_named_and_of_the_right_kind() -> None:
     generator = torch.Generator()
     drawn = Trace.of_function(lambda x: torch.rand(2, generator=generator) + x, torch.ones(2))
     name = next(iter(loaded(stored(drawn)).missing_objects))
-    with pytest.raises(TypeError, match=f"{name}: expected a torch.Generator, .*, got an object of type 'int'"):
+    with pytest.raises(TypeError, match=f"{name}: expected a generator of torch, .*, got an object of type 'int'"):
         loaded(stored(drawn), **{name: 3})
     assert loaded(stored(drawn), **{name: generator}).missing_objects == {}
 

@@ -2,8 +2,10 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/numbers/number_object.h"
 #include "dispatch/python/errors.h"
@@ -26,6 +28,7 @@ namespace {
 
 constexpr GeneratorMethods kPython{"_random", "Random", "getstate", "setstate"};
 constexpr GeneratorMethods kNumpy{"numpy.random", "RandomState", "get_state", "set_state"};
+constexpr GeneratorMethods kNumpyGenerator{"numpy.random", "Generator", nullptr, nullptr, "bit_generator"};
 
 /// A number as it stands in an operation, which the trace is tied to; nullopt: it is none that a scalar holds.
 std::optional<c10::Scalar> constant_number(PyObject* argument) {
@@ -47,7 +50,8 @@ const GeneratorMethods* generator_methods_of(PyObject* object) {
     return reinterpret_cast<PyObject*>(Py_TYPE(object)) == known.get();
   };
   if (has_class(kPython.module, kPython.type) || has_class("random", "Random")) return &kPython;
-  return has_class(kNumpy.module, kNumpy.type) ? &kNumpy : nullptr;
+  if (has_class(kNumpy.module, kNumpy.type)) return &kNumpy;
+  return has_class(kNumpyGenerator.module, kNumpyGenerator.type) ? &kNumpyGenerator : nullptr;
 }
 
 int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size_t count, PyObject* names,
@@ -66,6 +70,8 @@ int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size
     const bool draws_bits = std::string_view(method.name) == "getrandbits";
     if (draws_bits && (numbers[0].toLong() < 0 || numbers[0].toLong() > kMostBits)) return 0;
     tracker_.reads().record_identity(object);
+    const GeneratorMethods& generator = *method.generator;
+    if (generator.source != nullptr) sources_.push_back(checked(PyObject_GetAttrString(object, generator.source)));
     const tracer::AsideOfLayers outermost;  // a number has no layers
     torch::jit::Stack stack{generator_of(object, *method.generator), method.name, std::move(numbers),
                             method.gives_int ? at::kLong : at::kDouble};
@@ -79,14 +85,36 @@ int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size
   return *result == nullptr ? -1 : 1;
 }
 
+void HostRandom::require_hidden_sources() const {
+  const auto is_read = [this](const py::Ref& source) { return tracker_.provenance().find(source.get()) != nullptr; };
+  if (std::ranges::none_of(sources_, is_read)) return;
+  throw UserError(ErrorKind::kNotImplemented,
+                  "thunder.jit: not supported inside a jitted function: a bit generator of NumPy that is read or "
+                  "written where a generator draws from it; do that outside");
+}
+
 void HostRandom::add_substitutes(interpreter::TrackerOptions& options) {
   static constexpr Method kMethods[] = {
       {&kPython, "Random.random", "random", false, 0, 0},
       {&kPython, "Random.getrandbits", "getrandbits", true, 1, 1},
+      {&kNumpyGenerator, "Generator.beta", "beta", false, 2, 2},
+      {&kNumpyGenerator, "Generator.binomial", "binomial", true, 2, 2},
+      {&kNumpyGenerator, "Generator.exponential", "exponential", false, 0, 1},
+      {&kNumpyGenerator, "Generator.gamma", "gamma", false, 1, 2},
+      {&kNumpyGenerator, "Generator.lognormal", "lognormal", false, 0, 2},
+      {&kNumpyGenerator, "Generator.normal", "normal", false, 0, 2},
+      {&kNumpyGenerator, "Generator.poisson", "poisson", true, 0, 1},
+      {&kNumpyGenerator, "Generator.random", "random", false, 0, 0},
+      {&kNumpyGenerator, "Generator.standard_exponential", "standard_exponential", false, 0, 0},
+      {&kNumpyGenerator, "Generator.standard_normal", "standard_normal", false, 0, 0},
+      {&kNumpyGenerator, "Generator.uniform", "uniform", false, 0, 2},
       {&kNumpy, "RandomState.beta", "beta", false, 2, 2},
+      {&kNumpy, "RandomState.binomial", "binomial", true, 2, 2},
       {&kNumpy, "RandomState.exponential", "exponential", false, 0, 1},
       {&kNumpy, "RandomState.gamma", "gamma", false, 1, 2},
+      {&kNumpy, "RandomState.lognormal", "lognormal", false, 0, 2},
       {&kNumpy, "RandomState.normal", "normal", false, 0, 2},
+      {&kNumpy, "RandomState.poisson", "poisson", true, 0, 1},
       {&kNumpy, "RandomState.rand", "rand", false, 0, 0},
       {&kNumpy, "RandomState.randint", "randint", true, 1, 2},
       {&kNumpy, "RandomState.randn", "randn", false, 0, 0},

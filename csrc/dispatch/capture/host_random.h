@@ -1,9 +1,12 @@
 #pragma once
 
+#include <vector>
+
 #include "dispatch/capture/data_reads.h"
 #include "dispatch/capture/sharp_edges.h"
 #include "dispatch/python/python_generator.h"
 #include "interpreter/provenance/tracker.h"
+#include "interpreter/python/python_ref.h"
 
 namespace thunder::dispatch {
 
@@ -18,6 +21,9 @@ class HostRandom {
   HostRandom(DataReads& reads, SharpEdgeWatch& edges, interpreter::Tracker& tracker)
       : reads_(reads), edges_(edges), tracker_(tracker) {}
   void add_substitutes(interpreter::TrackerOptions& options);
+  /// Refuses programs that draw and reach the bits behind a generator of NumPy too (`generator.bit_generator.state`):
+  /// what is read and set there does not keep its place among the draws.
+  void require_hidden_sources() const;
 
  private:
   struct Method;
@@ -27,6 +33,7 @@ class HostRandom {
   DataReads& reads_;
   SharpEdgeWatch& edges_;
   interpreter::Tracker& tracker_;
+  std::vector<py::Ref> sources_;  ///< bit generators that the program draws from
 };
 
 }  // namespace thunder::dispatch

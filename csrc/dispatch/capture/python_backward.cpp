@@ -311,9 +311,11 @@ void PythonBackwards::keep_as_python(PyObject* type, std::span<PyObject* const> 
   for (const at::Tensor& tensor : saved) {
     if (tensor.defined() && tracer::is_trace_tensor(tensor) && !tensor.is_inference()) read.emplace_back(tensor);
   }
-  const at::Tensor made =
-      tracer::add_python_function_at_all_sizes(recorder_, results, inputs, saved, std::move(function));
-  applications_.push_back({checked(wrap_tensor(made)), context, std::move(read)});
+  const auto differentiable =
+      std::ranges::find_if(results, [](const at::Tensor& each) { return each.requires_grad(); });
+  const auto number = static_cast<std::size_t>(differentiable - results.begin());
+  const at::Tensor made = tracer::add_python_function_at_all_sizes(recorder_, results, inputs, saved, function);
+  applications_.push_back({checked(wrap_tensor(made)), context, std::move(read), std::move(function), number});
 }
 
 bool PythonBackwards::is_own_leaf(const at::Tensor& tensor) const {
@@ -340,6 +342,17 @@ bool PythonBackwards::reads_written(const torch::autograd::Node& node) const {
   return found != applications_.end() && std::ranges::any_of(found->saved, &tracer::ReadMemory::is_written);
 }
 
+py::Ref PythonBackwards::unhooked_result(const Application& application) const {
+  const at::Tensor& result = unpack_tensor(application.result.get());
+  const ir::ArgumentList& made = tracer::results_of(*application.function, recorder_.trace());
+  const ir::ValueId value = *made.at(application.number).get<ir::ValueId>();
+  if (value == recorder_.value_of(result)) return application.result;
+  at::Tensor unhooked = recorder_.tensors.make(value);
+  torch::autograd::impl::set_gradient_edge(unhooked, torch::autograd::impl::gradient_edge(result));
+  tracer::trace_impl(unhooked)->state()->adopted = result.grad_fn().get();
+  return checked(wrap_tensor(unhooked));
+}
+
 bool PythonBackwards::add_effects(interpreter::StructureBuilder& builder) const {
   try {
     for (const Application& application : applications_) {
@@ -354,7 +367,7 @@ bool PythonBackwards::add_effects(interpreter::StructureBuilder& builder) const 
       if (is_bare) continue;
       const py::Ref complete = python_backward_function("complete");
       const py::Ref arguments =
-          checked(PyTuple_Pack(4, application.result.get(), attributes.get(), before.get(), after.get()));
+          checked(PyTuple_Pack(4, unhooked_result(application).get(), attributes.get(), before.get(), after.get()));
       if (!builder.add_call_effect(complete.get(), arguments.get(), nullptr)) return false;
     }
     const auto keeps_own_leaf = [&](const py::Ref& output) {

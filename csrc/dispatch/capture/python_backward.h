@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "dispatch/capture/sharp_edges.h"
 #include "interpreter/provenance/tracker.h"
 #include "interpreter/structures/structure_builder.h"
+#include "tracer/python_function.h"
 #include "tracer/recorder.h"
 #include "tracer/trace_node.h"
 
@@ -67,6 +69,8 @@ class PythonBackwards {
     py::Ref result;   ///< stands for one of its results
     py::Ref context;  ///< made by the traced forward
     std::vector<tracer::ReadMemory> saved;
+    std::shared_ptr<const tracer::PythonFunction> function;
+    std::size_t number;  ///< place of the result among all
   };
 
   struct Applied {
@@ -78,6 +82,9 @@ class PythonBackwards {
   [[nodiscard]] bool is_own_leaf(const at::Tensor& tensor) const;
   bool adopt(PyObject* type, std::span<PyObject* const> arguments, PyObject* names, PyObject* result);
   void keep_as_python(PyObject* type, std::span<PyObject* const> arguments, PyObject* result, PyObject* context);
+
+  /// A tensor that stands for the result of an application before hooks of the trace.
+  [[nodiscard]] py::Ref unhooked_result(const Application& application) const;
 
   void watch_effects();
   void note_effects();

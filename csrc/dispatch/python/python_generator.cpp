@@ -73,6 +73,7 @@ class PythonGenerator final : public tracer::HostGenerator {
     const py::Ref module = checked(PyImport_ImportModule(methods.module));
     type_ = checked(PyObject_GetAttrString(module.get(), methods.type));
   }
+
   c10::Scalar draw(const std::string& method, c10::ArrayRef<c10::Scalar> arguments) override {
     return outside_of_program([&] {
       const py::Ref all = checked(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
@@ -89,7 +90,12 @@ class PythonGenerator final : public tracer::HostGenerator {
         std::memcpy(memory.data(), state.data(), memory.size());
         return;
       }
-      const py::Ref arguments = checked(PyTuple_Pack(1, *static_cast<PyObject* const*>(state.data())));
+      PyObject* given = *static_cast<PyObject* const*>(state.data());
+      if (methods_.source != nullptr) {
+        if (PyObject_SetAttrString(source().get(), "state", given) < 0) throw PendingError();
+        return;
+      }
+      const py::Ref arguments = checked(PyTuple_Pack(1, given));
       static_cast<void>(call(methods_.set_state, arguments.get()));
     });
   }
@@ -99,6 +105,9 @@ class PythonGenerator final : public tracer::HostGenerator {
         at::Tensor state = at::empty({static_cast<std::int64_t>(memory.size())}, at::TensorOptions(at::kByte));
         std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
         return state.getIntrusivePtr();
+      }
+      if (methods_.source != nullptr) {
+        return wrap(checked(PyObject_GetAttrString(source().get(), "state"))).getIntrusivePtr();
       }
       const py::Ref none = checked(PyTuple_New(0));
       return wrap(call(methods_.get_state, none.get())).getIntrusivePtr();
@@ -111,6 +120,7 @@ class PythonGenerator final : public tracer::HostGenerator {
   [[nodiscard]] std::span<char> memory() const {
     return memory_of(object_.get(), reinterpret_cast<PyTypeObject*>(type_.get()));
   }
+  [[nodiscard]] py::Ref source() const { return checked(PyObject_GetAttrString(object_.get(), methods_.source)); }
   /// A method of the class in C, whatever a class in Python makes of it.
   [[nodiscard]] py::Ref call(const char* method, PyObject* arguments) const {
     const bool is_own = PyObject_HasAttrString(type_.get(), method) != 0;

@@ -7,12 +7,14 @@
 
 namespace thunder::dispatch {
 
-/// The class in C of a generator of Python or NumPy, and its methods that give the state and take it back.
+/// The class in C of a generator of Python or NumPy, and its methods that give the state and take it back; or, of one
+/// that draws from a source of bits, the attribute that has this source, whose attribute `state` is read and set.
 struct GeneratorMethods {
   const char* module;
   const char* type;
   const char* get_state;
   const char* set_state;
+  const char* source = nullptr;
 };
 
 /// The generator that stands for an object of Python's: one as long as anybody has it. Needs the GIL.
