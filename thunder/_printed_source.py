@@ -23,8 +23,8 @@ def define_function(text: str, name: str, description: str, namespace: dict[str,
     file = f"<{description} {hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}>"
     exec(compile(text, file, "exec"), namespace)
     function: Callable[..., Any] = namespace[name]
+    _users[file] += 1  # first, so that another thread that forgets an equal text does not take these lines away
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    _users[file] += 1
     code = inspect.unwrap(function).__code__  # behind decorators of the text
     weakref.finalize(code, _forget, file).atexit = False
     return function

@@ -286,10 +286,12 @@ class Trace:
         _require_file("load", file, "read")
         if objects is not None and not isinstance(objects, Mapping):
             raise TypeError(f"thunder.Trace.load: objects: expected a dict of objects by name, got {shown(objects)}")
-        content = pathlib.Path(file).read_bytes() if isinstance(file, (str, os.PathLike)) else file.read()
-        if not isinstance(content, bytes):
+        content: Any = pathlib.Path(file).read_bytes() if isinstance(file, (str, os.PathLike)) else file.read()
+        if isinstance(content, str):
             raise TypeError(f"thunder.Trace.load: expected bytes, got {shown(content)}; open the file with mode 'rb'")
-        return cls(_trace.load(content, dict(objects or {})))
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"thunder.Trace.load: expected bytes, got {shown(content)}")
+        return cls(_trace.load(bytes(content), dict(objects or {})))
 
     @property
     def missing_objects(self) -> dict[str, str]:

@@ -4,10 +4,14 @@
 
 namespace thunder::bridge {
 
-void lay_out_in_order(const c10::FunctionSchema& schema, std::span<c10::IValue> arguments) {
+std::optional<std::size_t> place_of_input(const c10::FunctionSchema& schema) {
   const auto place = schema.argumentIndexWithName("input");
+  return place ? std::optional(static_cast<std::size_t>(*place)) : std::nullopt;
+}
+
+void lay_out_in_order(std::optional<std::size_t> input, std::span<c10::IValue> arguments) {
   at::Tensor images;
-  if (place && arguments[*place].toTensor().is_cpu()) images = arguments[*place].toTensor();
+  if (input && arguments[*input].toTensor().is_cpu()) images = arguments[*input].toTensor();
   for (c10::IValue& argument : arguments) {
     if (!argument.isTensor() || !argument.toTensor().defined()) continue;
     const at::Tensor& tensor = argument.toTensor();

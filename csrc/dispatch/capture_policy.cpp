@@ -146,13 +146,13 @@ constexpr std::array kRefusals{
 /// Has PyTorch make, once, what its functions otherwise make and keep in a global when one is first called: the second
 /// call of a program would be traced again as that has changed.
 void fill_lazy_globals() {
-  static const bool is_filled = [] {
-    const py::Ref function = loaded_function("torch.autograd.profiler", "_maybe_cupti_monitor");
-    const bool is_made = function && py::Ref::steal(PyObject_CallNoArgs(function.get()));
-    PyErr_Clear();  // other versions of PyTorch have none
-    return is_made;
-  }();
-  static_cast<void>(is_filled);
+  // Without an initializer that runs Python: another thread would wait for its end with the GIL held.
+  static bool is_filled = false;
+  if (is_filled) return;
+  const py::Ref function = loaded_function("torch.autograd.profiler", "_maybe_cupti_monitor");
+  if (function) static_cast<void>(py::Ref::steal(PyObject_CallNoArgs(function.get())));
+  PyErr_Clear();  // other versions of PyTorch have none
+  is_filled = true;
 }
 
 /// Functions of PyTorch that ask whether objects have their own `__torch_function__`.

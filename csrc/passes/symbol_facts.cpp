@@ -47,14 +47,19 @@ bool may_lack_memory(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   return (asked > given && asked >= kMuch) || !std::ranges::includes(known, used);
 }
 
-}  // namespace
-
-bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+/// Whether code that is not PyTorch's runs, or an operation that raises for data, in a part of the symbol, too.
+bool may_fail(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   const bool is_of_others = symbol.op->style == ir::CallStyle::kTorchOperator &&
                             !symbol.op->name.starts_with("aten::") &&
                             !operators::has_fact(*symbol.op, operators::Fact::kCallsPyTorch);
-  return is_of_others || raises_for_data(trace, symbol) || may_lack_memory(trace, symbol) ||
-         std::ranges::any_of(symbol.nested, [&](const ir::BoundSymbol& part) { return may_raise(trace, part); });
+  return is_of_others || raises_for_data(trace, symbol) ||
+         std::ranges::any_of(symbol.nested, [&](const ir::BoundSymbol& part) { return may_fail(trace, part); });
+}
+
+}  // namespace
+
+bool may_raise(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
+  return may_fail(trace, symbol) || may_lack_memory(trace, symbol);
 }
 
 const ir::TensorType* operand_type(const ir::Trace& trace, ir::ValueId id) {

@@ -2,15 +2,13 @@
 
 #include <utility>
 
+#include "tracer/trace_session.h"
+
 namespace thunder::tracer {
-namespace {
 
-thread_local bool observes = false;
-
-}  // namespace
-
-ObservedErrors::ObservedErrors(bool are_observed) : before_(std::exchange(observes, are_observed)) {}
-ObservedErrors::~ObservedErrors() { observes = before_; }
-bool ObservedErrors::are_observed() { return observes; }
+ObservedErrors::ObservedErrors(bool are_observed)
+    : before_(std::exchange(TraceSession::current().are_errors_observed, are_observed)) {}
+ObservedErrors::~ObservedErrors() { TraceSession::current().are_errors_observed = before_; }
+bool ObservedErrors::are_observed() { return TraceSession::current().are_errors_observed; }
 
 }  // namespace thunder::tracer

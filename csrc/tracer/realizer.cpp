@@ -167,7 +167,9 @@ void Realizer::run(const ir::Trace& trace, const ir::BoundSymbol& symbol) {
   copy_written(symbol, op.schema());
   const auto writer = make_writer(*trace.context(), [&](ir::ValueId id) { return values_[index_of(id)]; });
   torch::jit::Stack stack = arguments_of(symbol, op, writer);
-  if (operators::has_fact(*symbol.op, operators::Fact::kReadsInOrder)) bridge::lay_out_in_order(op.schema(), stack);
+  if (operators::has_fact(*symbol.op, operators::Fact::kReadsInOrder)) {
+    bridge::lay_out_in_order(bridge::place_of_input(op.schema()), stack);
+  }
   // Composite operations choose kernels, which round differently, by whether gradients are wanted.
   const c10::AutoGradMode gradients(has_gradient(trace, symbol));
   op.callBoxed(stack);

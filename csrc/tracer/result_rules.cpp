@@ -121,10 +121,10 @@ Result view_copy(Given arguments) {
   return at::empty(at::infer_size(arguments[1].toIntVector(), self.numel()), self.options());
 }
 
-/// Rules for operators whose own kernels for metadata are missing or wrong.
 /// (generator, method, arguments, dtype): to ask the kernel would draw.
 Result drawn_number(Given arguments) { return at::empty({}, at::TensorOptions(arguments[3].toScalarType())); }
 
+/// Rules for operators whose own kernels for metadata are missing or wrong.
 constexpr ResultRule kRules[] = {
     {"aten::__lshift__", &shifted},
     {"aten::__rshift__", &shifted},

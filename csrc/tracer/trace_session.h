@@ -39,6 +39,7 @@ struct TraceSession {
   std::span<const at::Tensor> computed{};
   const transforms::ClaimScope* claims = nullptr;
   bool counts_from_tensors = false;  ///< see composites.h
+  bool are_errors_observed = false;  ///< see observed_errors.h
   SizeReads* size_reads = nullptr;   ///< null: the program is traced for one size
   bool is_capturing = false;         ///< a jitted function is called to be traced
   const void* overrides = nullptr;   ///< its module's: see dispatch/call/overrides.h

@@ -5,6 +5,7 @@
 #include "pass_operators.h"
 #include "passes/memory_estimate.h"
 #include "passes/memory_order.h"
+#include "passes/symbol_facts.h"
 
 namespace thunder::passes {
 namespace {
@@ -41,6 +42,19 @@ Trace two_large_values() {
 
 TEST(peak_counts_what_lives_at_one_time) {
   CHECK_EQ(estimate_peak_memory(two_large_values(), false), std::int64_t{8004});
+}
+
+TEST(what_a_fusion_keeps_to_itself_needs_no_memory) {
+  Example e;
+  const TypePtr huge = tensor_type(Dtype::kFloat32, {1 << 29});
+  const ValueId large = add_call(e.trace, kExpand, {e.x, ArgumentList{1 << 29}}, huge);
+  const ValueId total = e.sum(large);
+  BoundSymbol fused = e.trace.symbols.back();
+  CHECK(may_raise(e.trace, e.trace.symbols.front()));
+  fused.arguments = {e.x};
+  fused.results = {total};
+  fused.nested = {e.trace.symbols.front(), e.trace.symbols.back()};
+  CHECK(!may_raise(e.trace, fused));
 }
 
 TEST(what_is_needed_later_is_made_later) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import random
 import signal
 import time
@@ -155,6 +156,115 @@ def test_handler_that_raises_nothing_runs_once() -> None:
             assert seen == [signal.SIGUSR1]
             assert thunder.compile_stats(compiled)["eager_calls"] == 0
             seen.clear()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+state = torch.zeros(1)
+weight = torch.ones(2, requires_grad=True)
+
+
+def _write() -> Any:
+    return state.add_(1).tolist()
+
+
+def _read() -> Any:
+    return (weight * 2).sum().item()
+
+
+def _call_jitted() -> Any:
+    return thunder.jit(lambda x: x.cos() + 1)(torch.zeros(2)).tolist()
+
+
+def _derive_in_handler() -> Any:
+    gradient = torch.autograd.grad((weight * weight).sum(), weight)[0]
+    return gradient.tolist(), torch.is_grad_enabled(), torch.get_default_dtype()
+
+
+def _use_transforms() -> Any:
+    return torch.func.vmap(torch.func.grad(lambda x: x * x))(torch.ones(2)).tolist()
+
+
+def _save() -> Any:
+    file = io.BytesIO()
+    torch.save({"weight": weight}, file)
+    file.seek(0)
+    return torch.load(file)["weight"].tolist()
+
+
+def _plain(x: Tensor) -> Tensor:
+    return double(x).sin()
+
+
+def _without_gradients(x: Tensor) -> Tensor:
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        y = double(x)
+    return y.sin() * x
+
+
+def _under_transforms(x: Tensor) -> Tensor:
+    return torch.func.vmap(lambda row: double(row).sin())(x.reshape(1, -1))
+
+
+@pytest.mark.parametrize("program", [_plain, _without_gradients, _under_transforms])
+@pytest.mark.parametrize("use", [_write, _read, _call_jitted, _derive_in_handler, _use_transforms, _save])
+def test_handler_uses_tensors_as_outside_of_the_trace(use: Any, program: Any) -> None:
+    global armed
+    seen: list[Any] = []
+    state.zero_()
+    expected = use()
+    state.zero_()
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(use()))
+    try:
+        compiled = thunder.jit(program)
+        for x in (torch.ones(3), torch.ones(3, requires_grad=True), torch.ones(0)):
+            armed = "fake"
+            torch.testing.assert_close(compiled(x), program(x))
+            armed = None
+            if use is _write:
+                assert (state.item(), seen) == (len(seen), [[float(i + 1)] for i in range(len(seen))])
+            else:
+                assert seen == [expected] * len(seen)
+        assert seen
+    finally:
+        armed = None
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_handler_calls_the_function_that_is_traced() -> None:
+    global armed
+    seen: list[Any] = []
+    compiled = thunder.jit(_plain)
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(compiled(torch.ones(2)).tolist()))
+    try:
+        armed = "fake"
+        result = compiled(torch.ones(2))
+        assert seen == [result.tolist()] == [compiled(torch.ones(2)).tolist()]
+    finally:
+        armed = None
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_program_is_told_the_handler_of_the_user() -> None:
+    def handler(number: int, frame: Any) -> None: ...
+
+    def program(x: Tensor) -> Tensor:
+        return x * (2 if signal.getsignal(signal.SIGUSR1) is handler else 3)
+
+    def replaces(x: Tensor) -> Tensor:
+        old = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        return x * (2 if old is handler else 3)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        for function in (program, replaces):
+            assert thunder.jit(function, sharp_edges="allow")(torch.ones(1)).item() == 2
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+        signal.signal(signal.SIGUSR1, handler)
+        with pytest.warns(match="signal.getsignal"):
+            assert thunder.jit(program, sharp_edges="warn")(torch.ones(1)).item() == 2
+        with pytest.raises(thunder.errors.SharpEdgeError):
+            thunder.jit(program, sharp_edges="error", fullgraph=True)(torch.ones(1))
     finally:
         signal.signal(signal.SIGUSR1, before)
 

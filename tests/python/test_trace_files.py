@@ -237,6 +237,28 @@ def test_traces_are_stored_in_files_alone(file: Any) -> None:
         Trace.load(file)
 
 
+class Source:
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def read(self) -> Any:
+        return self.content
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_traces_are_loaded_from_any_bytes(kind: Any) -> None:
+    (trace, *_) = stages(example())
+    file: Any = Source(kind(stored(trace)))
+    assert str(Trace.load(file)) == str(trace)
+
+
+@pytest.mark.parametrize(("content", "message"), [("text", "open the file with mode 'rb'"), (None, "got None$")])
+def test_what_is_read_that_is_no_bytes_is_refused(content: Any, message: str) -> None:
+    file: Any = Source(content)
+    with pytest.raises(TypeError, match=message):
+        Trace.load(file)
+
+
 def test_files_that_cannot_be_written_or_read_raise(tmp_path: pathlib.Path) -> None:
     (trace, *_) = stages(example())
     with pytest.raises(FileNotFoundError):

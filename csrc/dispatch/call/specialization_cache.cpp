@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/timer.h"
+#include "dispatch/call/outside_trace.h"
 #include "dispatch/call/overrides.h"
 #include "dispatch/python/errors.h"
 #include "interpreter/loop/signal_handlers.h"
@@ -183,7 +184,8 @@ void SpecializationCache::keep(std::shared_ptr<GuardedSet> alone) {
 
 Served SpecializationCache::trace_and_run(const interpreter::CallArguments& arguments, bool keeps, PyObject** result,
                                           Failure& failure) {
-  const interpreter::SignalScope signals;
+  const StateOfCall state;
+  const interpreter::SignalScope signals([&] { return state.leave_trace(); });
   if (PyErr_Occurred() != nullptr) return Served::kYes;
   if (keeps) note_miss(ThreadState::now(), arguments);
   ++misses_;
@@ -365,6 +367,8 @@ PyObject* SpecializationCache::run_eager(const interpreter::CallArguments& argum
   }
   if (failure.can_be_observed && !how_.observes_errors && !how_.full_graph) {
     // The program catches what others raised in its place: from now on it is traced with and without the error.
+    // Others may be tracing meanwhile without errors: that is dropped, too.
+    const TraceLock lock(tracing_);
     how_.observes_errors = true;
     clear();
   }

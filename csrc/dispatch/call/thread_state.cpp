@@ -163,20 +163,24 @@ std::vector<ThreadState::Entry> ThreadState::entries() const {
           {"devices of torch.device contexts", devices.empty() ? "none" : devices}};
 }
 
+void set_thread_state(const ThreadState& state) {
+  c10::GradMode::set_enabled(state.grad_mode);
+  at::autocast::set_autocast_cache_enabled(state.autocast_cache);
+  restore_autocast(c10::DeviceType::CPU, state.cpu);
+  restore_autocast(c10::DeviceType::CUDA, state.cuda);
+  c10::set_default_dtype(c10::scalarTypeToTypeMeta(state.default_dtype));
+  if (at::globalContext().deterministicAlgorithms() != state.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(state.deterministic,
+                                                   at::globalContext().deterministicAlgorithmsWarnOnly());
+  }
+}
+
 RestoreThreadState::RestoreThreadState() : state_(ThreadState::now()) {
   for (std::int64_t i = 0; i < FunctionModes::stack_len(); ++i) modes_.push_back(FunctionModes::get_stack_at(i));
 }
 
 RestoreThreadState::~RestoreThreadState() {
-  c10::GradMode::set_enabled(state_.grad_mode);
-  at::autocast::set_autocast_cache_enabled(state_.autocast_cache);
-  restore_autocast(c10::DeviceType::CPU, state_.cpu);
-  restore_autocast(c10::DeviceType::CUDA, state_.cuda);
-  c10::set_default_dtype(c10::scalarTypeToTypeMeta(state_.default_dtype));
-  if (at::globalContext().deterministicAlgorithms() != state_.deterministic) {
-    at::globalContext().setDeterministicAlgorithms(state_.deterministic,
-                                                   at::globalContext().deterministicAlgorithmsWarnOnly());
-  }
+  set_thread_state(state_);
   while (FunctionModes::stack_len() > 0) FunctionModes::pop_stack();
   for (const auto& mode : modes_) FunctionModes::push_onto_stack(mode);
 }

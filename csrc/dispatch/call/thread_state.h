@@ -78,6 +78,9 @@ class WithoutFunctionModes {
 /// tensors, a level of forward mode, anomaly detection. Such a call runs as eager code.
 [[nodiscard]] bool is_autograd_observed();
 
+/// Sets what the state tells, but for function modes.
+void set_thread_state(const ThreadState& state);
+
 /// Puts the state of the thread back as it was when this was made, function modes included.
 class RestoreThreadState {
  public:

@@ -7,6 +7,7 @@
 #include "dispatch/capture/substitutes.h"
 #include "dispatch/python/errors.h"
 #include "interpreter/loop/native_scope.h"
+#include "interpreter/loop/signal_handlers.h"
 #include "interpreter/provenance/provenance_constant.h"
 #include "interpreter/python/slots.h"
 #include "ir/location.h"
@@ -348,6 +349,23 @@ bool SharpEdgeWatch::allows_look(PyObject* object, bool is_given, const interpre
       {std::string("a look into an object of type '") + Py_TYPE(object)->tp_name + "' from outside", kValueKept});
 }
 
+// While a program is traced, CPython knows handlers of ours.
+void SharpEdgeWatch::add_signal_substitutes(interpreter::TrackerOptions& options) {
+  for (const auto& [name, consequence] : {std::pair("getsignal", kValueKept), std::pair("signal", kNotRepeated)}) {
+    const py::Ref function = loaded_function("_signal", name);
+    if (!function) continue;
+    const Edge edge{std::string("signal.") + name, consequence};
+    options.substitute(function.get(), [this, function, edge](PyObject* const* arguments, std::size_t count,
+                                                              PyObject* names, PyObject** result) {
+      if ((mode_ != SharpEdges::kAllow || in_trial_) && !report(edge)) return -1;
+      const py::Ref handler = py::Ref::steal(PyObject_Vectorcall(function.get(), arguments, count, names));
+      if (!handler) return -1;
+      *result = interpreter::handler_of_user(handler.get()).release();
+      return 1;
+    });
+  }
+}
+
 void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
   // Functions in Python, refused before they have begun something that would have to be ended, or that other threads
   // see.
@@ -363,6 +381,7 @@ void SharpEdgeWatch::add_substitutes(interpreter::TrackerOptions& options) {
     });
   }
   if (mode_ == SharpEdges::kExact) return;
+  add_signal_substitutes(options);
   for (const char* method : kLoggerMethods) {
     const py::Ref function = loaded_function("logging", std::string("Logger.") + method);
     if (!function) continue;

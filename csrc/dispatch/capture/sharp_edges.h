@@ -43,6 +43,7 @@ class SharpEdgeWatch {
     std::string consequence;  ///< how later calls differ from eager
   };
   void fill();
+  void add_signal_substitutes(interpreter::TrackerOptions& options);
   void add_methods(const char* module, const char* type, const char* names, const char* consequence);
   bool report(const Edge& edge);
 

@@ -2,7 +2,9 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -136,10 +138,15 @@ bool only_makes_a_view(const c10::OperatorHandle& op) {
   return op.operator_name().getNamespace() == "aten" && !op.schema().is_mutable() && !is_composite;
 }
 
+struct CallInOrder {
+  c10::OperatorHandle op;
+  std::optional<std::size_t> input = bridge::place_of_input(op.schema());
+};
+
 void call_in_order(const void* state, std::vector<c10::IValue>& stack) {
-  const auto& op = *static_cast<const c10::OperatorHandle*>(state);
-  bridge::lay_out_in_order(op.schema(), std::span(stack).last(op.schema().arguments().size()));
-  op.callBoxed(stack);
+  const auto& call = *static_cast<const CallInOrder*>(state);
+  bridge::lay_out_in_order(call.input, std::span(stack).last(call.op.schema().arguments().size()));
+  call.op.callBoxed(stack);
 }
 
 }  // namespace
@@ -148,7 +155,7 @@ void lower_operator(const ir::BoundSymbol& symbol, const ir::Trace& trace, runti
                     bool is_small) {
   const auto& op = *static_cast<const c10::OperatorHandle*>(symbol.op->handle);
   if (operators::has_fact(*symbol.op, operators::Fact::kReadsInOrder)) {
-    builder.call(op, &call_in_order, std::make_shared<const c10::OperatorHandle>(op), operands_of(symbol, trace),
+    builder.call(op, &call_in_order, std::make_shared<const CallInOrder>(CallInOrder{op}), operands_of(symbol, trace),
                  result_slots(symbol), location_of(symbol));
     return;
   }

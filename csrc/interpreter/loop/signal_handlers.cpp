@@ -20,7 +20,8 @@ struct State {
   int holds_always = 0;
   std::uint64_t waiting = 0;
   std::uint64_t exception_count = 0;
-  PyObject* exception = nullptr;  ///< owned; it is dropped at the end of the outermost scope
+  PyObject* exception = nullptr;           ///< owned; it is dropped at the end of the outermost scope
+  const LeaveForHandler* leave = nullptr;  ///< that of the innermost scope
 };
 
 thread_local State state;
@@ -55,6 +56,7 @@ PyObject* call_handler(PyObject* handler, PyObject* const* arguments, Py_ssize_t
   if (signal == -1 && PyErr_Occurred() != nullptr) return nullptr;
   if (has_to_wait(signal)) Py_RETURN_NONE;
   const NativeScope native;
+  const std::shared_ptr<void> outside = state.leave == nullptr ? nullptr : (*state.leave)();
   PyObject* result = PyObject_Vectorcall(handler, arguments, static_cast<std::size_t>(count), nullptr);
   if (result == nullptr && state.scopes > 0) note_exception();
   return result;
@@ -100,8 +102,9 @@ SignalWindow::SignalWindow() : holds_(std::exchange(state.holds, 0)) { send_wait
 
 SignalWindow::~SignalWindow() { state.holds = holds_; }
 
-SignalScope::SignalScope() {
+SignalScope::SignalScope(LeaveForHandler leave) : leave_(std::move(leave)) {
   if (!runs_handlers()) return;
+  leave_before_ = std::exchange(state.leave, &leave_);
   if (state.scopes++ > 0) return;
   for (int signal = 1; signal <= kMostSignals; ++signal) {
     if (!replace(signal)) return;
@@ -110,6 +113,7 @@ SignalScope::SignalScope() {
 
 SignalScope::~SignalScope() {
   if (!runs_handlers()) return;
+  state.leave = leave_before_;
   if (--state.scopes > 0) return;
   const py::SavedError pending;
   const SignalHold always(true);
@@ -133,6 +137,12 @@ bool SignalScope::replace(int signal) {
 bool SignalScope::restore(const Replaced& replaced) {
   const py::Ref now = handler_of(replaced.signal);
   return now && (now.get() != replaced.ours.get() || set_handler(replaced.signal, replaced.handler.get()));
+}
+
+py::Ref handler_of_user(py::Borrowed handler) {
+  const bool is_ours = PyCFunction_Check(handler) &&
+                       reinterpret_cast<PyCFunctionObject*>(static_cast<PyObject*>(handler))->m_ml == &handler_method;
+  return py::Ref::share(is_ours ? PyCFunction_GET_SELF(handler) : static_cast<PyObject*>(handler));
 }
 
 bool run_waiting_handlers() {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "interpreter/python/python_ref.h"
@@ -35,12 +37,15 @@ class SignalWindow {
   int holds_;
 };
 
+/// Leaves what is going on while a handler runs: until what it gives is destroyed.
+using LeaveForHandler = std::function<std::shared_ptr<void>()>;
+
 /// Handlers are called by functions of ours until this is destroyed, and signals wait outside of a `SignalWindow`. Does
 /// nothing on threads that run no handlers. A Python exception is set behind the constructor where a handler has raised
 /// it meanwhile.
 class SignalScope {
  public:
-  SignalScope();
+  explicit SignalScope(LeaveForHandler leave);
   ~SignalScope();
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
@@ -56,8 +61,13 @@ class SignalScope {
   static bool restore(const Replaced& replaced);
 
   SignalHold hold_;
+  LeaveForHandler leave_;
+  const LeaveForHandler* leave_before_ = nullptr;
   std::vector<Replaced> replaced_;
 };
+
+/// The user's handler where CPython knows a function of ours in its place; any other object as it is.
+[[nodiscard]] py::Ref handler_of_user(py::Borrowed handler);
 
 /// Runs the handlers that wait. False with the exception that one of them raised.
 [[nodiscard]] bool run_waiting_handlers();

@@ -25,6 +25,13 @@ struct WrittenKey {
 /// Keys, in an order that is known. A key is found by its hash, so that a thousand writes look at a thousand keys.
 class WrittenKeys {
  public:
+  WrittenKeys() = default;
+  ~WrittenKeys() = default;
+  // Its parts point at each other. Those of a list stay where they are when it is moved.
+  WrittenKeys(const WrittenKeys&) = delete;
+  WrittenKeys& operator=(const WrittenKeys&) = delete;
+  WrittenKeys(WrittenKeys&&) = default;
+  WrittenKeys& operator=(WrittenKeys&&) = default;
   [[nodiscard]] auto begin() const { return keys_.begin(); }
   [[nodiscard]] auto end() const { return keys_.end(); }
   [[nodiscard]] bool empty() const { return keys_.empty(); }

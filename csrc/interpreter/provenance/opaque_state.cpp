@@ -236,6 +236,10 @@ bool has_subclasses(py::Borrowed type, py::Borrowed references) {
   return true;
 }
 
+bool hides_name_of_class(py::Borrowed object, PyObject* name) {
+  return PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(object), name) != nullptr;
+}
+
 /// Names of the class that attributes of the object hide, as a tuple; null with an exception.
 py::Ref hidden_names(py::Borrowed object) {
   const bool has_none = dict_that_is_made(object) == nullptr && count_of_inline_attributes(object) == 0;
@@ -244,20 +248,28 @@ py::Ref hidden_names(py::Borrowed object) {
   PyObject* name = nullptr;
   PyObject* value = nullptr;
   for (Py_ssize_t place = 0; names && PyDict_Next(dict.get(), &place, &name, &value) != 0;) {
-    const bool hides = PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(object), name) != nullptr;
-    if (hides && PyList_Append(names.get(), name) < 0) return nullptr;
+    if (hides_name_of_class(object, name) && PyList_Append(names.get(), name) < 0) return nullptr;
   }
   return names ? py::Ref::steal(PyList_AsTuple(names.get())) : nullptr;
 }
 
-/// Most objects have no attributes that hide one of the class: those are told without making anything.
+/// Makes nothing where the attributes of the object lie in a dict or there are none: this is asked at each call.
 bool has_hidden_names(py::Borrowed object, py::Borrowed names) {
   PyObject* dict = dict_that_is_made(object);
-  const bool has_none = dict == nullptr ? count_of_inline_attributes(object) == 0 : PyDict_GET_SIZE(dict) == 0;
-  if (has_none) return PyTuple_GET_SIZE(names) == 0;
-  const py::Ref found = hidden_names(object);
-  if (!found) PyErr_Clear();
-  return found && are_equal(found.get(), names);
+  const Py_ssize_t count = PyTuple_GET_SIZE(names);
+  if (dict == nullptr && count_of_inline_attributes(object) == 0) return count == 0;
+  const py::Ref made = py::Ref::steal(dict == nullptr ? PyObject_GenericGetDict(object, nullptr) : nullptr);
+  if (dict == nullptr) dict = made.get();
+  if (dict == nullptr) return PyErr_Clear(), false;
+  Py_ssize_t found = 0;
+  PyObject* name = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &name, &value) != 0;) {
+    if (!hides_name_of_class(object, name)) continue;
+    if (found == count || !are_equal(name, PyTuple_GET_ITEM(names, found))) return false;
+    ++found;
+  }
+  return found == count;
 }
 
 /// Whether the state that is kept of an object is the object itself, or a weak reference to it.
