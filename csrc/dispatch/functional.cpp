@@ -146,13 +146,13 @@ PyObject* replay(PyObject*, PyObject* arguments) {
 
 /// PyTorch registers some of its batching rules when `vmap` is first used.
 void load_batching_rules() {
-  static const bool loaded = [] {
-    const tracer::SuspendRecording suspended;
-    const py::Ref module = checked(py::import_module("torch._functorch.vmap"));
-    const py::Ref ignored = checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
-    return true;
-  }();
-  static_cast<void>(loaded);
+  // Without an initializer that runs Python: another thread would wait for its end with the GIL held.
+  static bool is_loaded = false;
+  if (is_loaded) return;
+  const tracer::SuspendRecording suspended;
+  const py::Ref module = checked(py::import_module("torch._functorch.vmap"));
+  const py::Ref ignored = checked(PyObject_CallMethod(module.get(), "lazy_load_decompositions", nullptr));
+  is_loaded = true;
 }
 
 /// autocast(trace, inputs, device, dtype) -> trace

@@ -24,11 +24,13 @@ constexpr int kCallsBefore = 3;
 c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
 PyObject* graphs_module() {
-  static PyObject* const kModule = [] {
+  // Without an initializer that runs Python: another thread would wait for its end with the GIL held.
+  static PyObject* module = nullptr;
+  if (module == nullptr) {
     const interpreter::NativeScope native;
-    return checked(py::import_module("thunder._cuda_graphs")).release();
-  }();
-  return kModule;
+    module = checked(py::import_module("thunder._cuda_graphs")).release();
+  }
+  return module;
 }
 
 /// The message of the pending Python exception, which is pending no longer.
