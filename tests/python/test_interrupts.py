@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import io
 import random
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -240,6 +243,48 @@ def test_handler_calls_the_function_that_is_traced() -> None:
         armed = "fake"
         result = compiled(torch.ones(2))
         assert seen == [result.tolist()] == [compiled(torch.ones(2)).tolist()]
+    finally:
+        armed = None
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("kind_of_log", [list, dict, collections.deque, set])
+def test_what_a_handler_writes_is_no_part_of_the_program(kind_of_log: Any, fails: bool) -> None:
+    global armed
+    log = kind_of_log()
+
+    def note(what: str) -> None:
+        if isinstance(log, dict):
+            log[what] = log.get(what, 0) + 1
+        elif isinstance(log, set):
+            log.add(what)
+        else:
+            log.append(what)
+
+    def program(x: Tensor) -> Tensor:
+        note("before")
+        y = double(x)
+        note("after")
+        if fails and y.sum() > 0:
+            raise ValueError("as in eager")
+        return y.sin()
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: note("handler"))
+    try:
+        compiled = thunder.jit(program)
+        found = []
+        for function in (program, compiled):
+            log.clear()
+            for is_armed in (True, False, False):
+                armed = "fake" if is_armed and function is compiled else None
+                if is_armed and function is program:
+                    note("handler")
+                with contextlib.suppress(ValueError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", thunder.EagerFallbackWarning)
+                    function(torch.ones(3))
+            found.append(sorted(log.items() if isinstance(log, dict) else log))
+        assert found[0] == found[1]
     finally:
         armed = None
         signal.signal(signal.SIGUSR1, before)

@@ -72,6 +72,10 @@ class SignalScope {
 /// Runs the handlers that wait. False with the exception that one of them raised.
 [[nodiscard]] bool run_waiting_handlers();
 
+/// Counts how often other code may have run on the objects of the program that this thread executes: another thread, or
+/// the handler of a signal.
+[[nodiscard]] unsigned long interruption_count();
+
 /// Counts the exceptions that handlers have raised on this thread.
 [[nodiscard]] std::uint64_t handler_exception_count();
 /// The last of them.

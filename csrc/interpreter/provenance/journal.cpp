@@ -113,7 +113,7 @@ void Journal::announce(Record& record) {
   // One write within another of the same container, or one that failed. Items of a dict may be announced together.
   record.is_unclear |= record.is_open && (record.store != Store::kDict || record.rewritten);
   if (!record.is_open) {
-    record.announced_at = gil_switches();
+    record.announced_at = interruption_count();
     record.size = length_of(record);
   }
   record.is_open = true;
@@ -124,7 +124,7 @@ void Journal::announce(Record& record) {
 void Journal::settle(Record& record) {
   if (!std::exchange(record.is_open, false)) return;
   const py::SavedError pending;
-  record.is_unclear |= gil_switches() != record.announced_at;
+  record.is_unclear |= interruption_count() != record.announced_at;
   if (record.rewritten) {
     if (is_copied(record)) record.after = contents_of(record);
     record.added.clear();
@@ -150,14 +150,14 @@ void Journal::after_write(py::Borrowed container) {
 void Journal::note_question(const Record& record) { is_disturbed_ = is_disturbed_ || holds_others(record); }
 
 void Journal::note_item(const Record& record, py::Borrowed key, py::Borrowed value) {
-  if (record.rewritten || gil_switches() == record.checked_at) return note_question(record);
+  if (record.rewritten || interruption_count() == record.checked_at) return note_question(record);
   const WrittenKey* const known = record.keys.find(key);
   is_disturbed_ |= known == nullptr || known->value.get() != value;
 }
 
 py::Ref Journal::left_in(Record& record) {
   settle(record);
-  if (gil_switches() == record.checked_at) return contents_of(record);
+  if (interruption_count() == record.checked_at) return contents_of(record);
   const bool depends_on_all = record.rewritten || (record.store == Store::kList && !record.keys.empty());
   is_disturbed_ |= record.is_unclear || (depends_on_all && holds_others(record));
   return require_own_writes() ? with_writes(record) : py::Ref();
@@ -166,8 +166,8 @@ py::Ref Journal::left_in(Record& record) {
 bool Journal::require_own_writes() const {
   if (!is_disturbed_) return true;
   PyErr_SetString(PyExc_NotImplementedError,
-                  "thunder.jit: while the function is traced, another thread writes to a container or object that the "
-                  "function writes to, too");
+                  "thunder.jit: while the function is traced, another thread, or a handler of a signal, writes to a "
+                  "container or object that the function writes to, too");
   return false;
 }
 
@@ -192,7 +192,7 @@ Record* Journal::open(py::Borrowed container, Store store) {
   if (!before && store != Store::kCell) return nullptr;
   Record& record = add(Record{store, py::Ref::share(container), {}, std::move(before), {}});
   by_owner_.emplace(container, &record);
-  record.checked_at = gil_switches();
+  record.checked_at = interruption_count();
   return &record;
 }
 
@@ -259,7 +259,7 @@ bool Journal::before_slot(py::Borrowed owner, py::Borrowed name) {
   py::Ref before = get_slot(owner, name);
   if (!before && PyErr_Occurred() != nullptr) return false;
   Record& record = add(Record{Store::kSlot, py::Ref::share(owner), py::Ref::share(name), std::move(before), {}});
-  record.checked_at = gil_switches();
+  record.checked_at = interruption_count();
   return announce(record), true;
 }
 
@@ -270,7 +270,7 @@ bool Journal::watch(py::Borrowed container) {
   py::Ref before = copy_of(container, *store);
   if (!before) return false;
   watched_.emplace_back(py::Ref::share(container), std::move(before));
-  watched_at_ = gil_switches();
+  watched_at_ = interruption_count();
   return true;
 }
 
@@ -278,7 +278,7 @@ void Journal::end_watch() {
   const auto watched = std::exchange(watched_, {});
   for (const auto& [container, before] : watched) {
     if (holds_same(container.get(), before.get())) continue;
-    if (gil_switches() != watched_at_) {
+    if (interruption_count() != watched_at_) {
       is_disturbed_ = true;  // it or another thread
       continue;
     }

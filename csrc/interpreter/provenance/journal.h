@@ -95,7 +95,7 @@ class Journal {
   std::unordered_map<const PyObject*, Record*> by_owner_;
   Record* latest_ = nullptr;  ///< the record whose write was announced last
   bool is_disturbed_ = false;
-  unsigned long watched_at_ = 0;  ///< `gil_switches` when a container was watched
+  unsigned long watched_at_ = 0;  ///< `interruption_count` when a container was watched
   /// Containers that are watched, each with a copy made when that began.
   std::vector<std::pair<py::Ref, py::Ref>> watched_;
   std::vector<std::pair<py::Ref, py::Ref>> memory_;  ///< objects with states

@@ -74,7 +74,8 @@ struct Record {
   Py_ssize_t size = 0;           ///< length of a list or deque, when a write was announced
   bool is_open = false;          ///< a write was announced, and nobody has looked at what it did
   bool is_unclear = false;       ///< another thread may have written between a write and the look at it
-  // `gil_switches` when a write was announced, and when the container last held nothing but what the program left.
+  // `interruption_count` when a write was announced, and when the container last held nothing but what the program
+  // left.
   unsigned long announced_at = 0;
   mutable unsigned long checked_at = 0;
 

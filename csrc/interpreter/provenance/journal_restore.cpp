@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "interpreter/loop/signal_handlers.h"
 #include "interpreter/python/deque.h"
 #include "interpreter/python/slots.h"
 
@@ -245,7 +246,7 @@ py::Ref with_writes(const Record& record) {
 }
 
 bool holds_others(const Record& record) {
-  if (gil_switches() == record.checked_at) return false;
+  if (interruption_count() == record.checked_at) return false;
   if (record.is_open || record.is_unclear) return true;
   const py::SavedError pending;
   const py::Ref left = with_writes(record);
@@ -253,7 +254,7 @@ bool holds_others(const Record& record) {
   const bool is_same = is_value ? contents_of(record).get() == left.get() || is_computed_slot(record)
                                 : left && holds_same(record.owner.get(), left.get());
   PyErr_Clear();
-  if (is_same) record.checked_at = gil_switches();
+  if (is_same) record.checked_at = interruption_count();
   return !is_same;
 }
 
