@@ -19,7 +19,7 @@ struct State {
   int holds = 0;
   int holds_always = 0;
   std::uint64_t waiting = 0;
-  unsigned long handler_count = 0;  ///< of calls
+  unsigned long handler_calls = 0;
   std::uint64_t exception_count = 0;
   PyObject* exception = nullptr;           ///< owned; it is dropped at the end of the outermost scope
   const LeaveForHandler* leave = nullptr;  ///< that of the innermost scope
@@ -56,7 +56,7 @@ PyObject* call_handler(PyObject* handler, PyObject* const* arguments, Py_ssize_t
   const long signal = count > 0 ? PyLong_AsLong(arguments[0]) : 0;
   if (signal == -1 && PyErr_Occurred() != nullptr) return nullptr;
   if (has_to_wait(signal)) Py_RETURN_NONE;
-  ++state.handler_count;
+  ++state.handler_calls;
   const NativeScope native;
   const std::shared_ptr<void> outside = state.leave == nullptr ? nullptr : (*state.leave)();
   PyObject* result = PyObject_Vectorcall(handler, arguments, static_cast<std::size_t>(count), nullptr);
@@ -152,7 +152,7 @@ bool run_waiting_handlers() {
   return PyErr_CheckSignals() == 0;
 }
 
-unsigned long interruption_count() { return gil_switches() + state.handler_count; }
+unsigned long interruption_count() { return gil_switches() + state.handler_calls; }
 
 std::uint64_t handler_exception_count() { return state.exception_count; }
 

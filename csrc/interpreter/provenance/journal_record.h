@@ -73,7 +73,7 @@ struct Record {
   py::Ref after{};               ///< contents that it left in a cell, slot or `rewritten` container; may be null
   Py_ssize_t size = 0;           ///< length of a list or deque, when a write was announced
   bool is_open = false;          ///< a write was announced, and nobody has looked at what it did
-  bool is_unclear = false;       ///< another thread may have written between a write and the look at it
+  bool is_unclear = false;       ///< others may have written between a write and the look at it
   // `interruption_count` when a write was announced, and when the container last held nothing but what the program
   // left.
   unsigned long announced_at = 0;
