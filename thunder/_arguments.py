@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["accepts", "require_callable", "require_writable", "shown", "shown_instance"]
+__all__ = ["accepts", "missing_arguments", "require_callable", "require_writable", "shown", "shown_instance"]
 
 
 class _Parsing(TorchFunctionMode):  # type: ignore[misc]
@@ -65,16 +65,15 @@ def shown(value: object) -> str:
 def shown_instance(value: object) -> str:
     """Return `value` as a message shows it that expects an object of some class; of a class, with what to write."""
     if isinstance(value, type):
-        return (
-            f"the class {value.__qualname__}; give an instance: {value.__name__}({'…' if _needs_more(value) else ''})"
-        )
+        arguments = "" if missing_arguments(value) is None else "…"
+        return f"the class {value.__qualname__}; give an instance: {value.__name__}({arguments})"
     return shown(value)
 
 
-def _needs_more(cls: type) -> bool:
-    """Return whether a class cannot be called without arguments."""
+def missing_arguments(cls: type) -> str | None:
+    """Return why a class cannot be called without arguments; None where it can."""
     try:
         inspect.signature(cls).bind()
-    except (TypeError, ValueError):
-        return True
-    return False
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return None

@@ -279,9 +279,8 @@ class Trace:
             objects: the objects that were left out, or some of them, by name: `{"object3": model}`.
 
         Raises TypeError for what is no file; ValueError for a file that is damaged or cut off, is of another version of
-        the format, names an operator
-        that this process does not know or knows with another schema, or holds a tensor of a device that is not there;
-        and for a name in `objects` that is not among the trace's `missing_objects`.
+        the format, names an operator that this process does not know or knows with another schema, or holds a tensor of
+        a device that is not there; and for a name in `objects` that is not among the trace's `missing_objects`.
         """
         _require_file("load", file, "read")
         if objects is not None and not isinstance(objects, Mapping):

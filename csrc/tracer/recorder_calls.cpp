@@ -384,6 +384,21 @@ void note_position(TensorTable& tensors, std::vector<IValue>& arguments) {
   }
 }
 
+/// Has a call of `as_strided`, or its scatter, count from where the view begins, behind its tensor's first element.
+void begin_at_view(const CallBuilder& calls, const MemoryView& view, std::vector<IValue>& arguments) {
+  const at::Tensor shown = view.memory(calls);
+  const at::Tensor part = view.part(calls, shown);
+  const bool writes = arguments[1].isTensor();
+  if (!writes) {
+    arguments[0] = part;
+    return;
+  }
+  const at::Tensor written =
+      calls.call({"aten::as_strided_scatter", "", {part, arguments[1], arguments[2], arguments[3], IValue()}});
+  arguments = {view.tensor, calls.call({"aten::slice_scatter", "", {shown, written, 0, view.first, view.end(), 1}}),
+               Positions{view.end()}, Positions{1}, IValue()};
+}
+
 }  // namespace
 
 void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
@@ -438,19 +453,9 @@ void Recorder::lay_out_memory(std::vector<IValue>& arguments) {
   offset = IValue();
   if (view.first == 0) {
     arguments[0] = view.tensor;
-    return;
+  } else {
+    begin_at_view(CallBuilder(*this), view, arguments);
   }
-  const CallBuilder calls(*this);
-  const at::Tensor shown = view.memory(calls);
-  const at::Tensor part = view.part(calls, shown);
-  if (!writes) {
-    arguments[0] = part;
-    return;
-  }
-  const at::Tensor written =
-      calls.call({"aten::as_strided_scatter", "", {part, arguments[1], arguments[2], arguments[3], IValue()}});
-  arguments = {view.tensor, calls.call({"aten::slice_scatter", "", {shown, written, 0, view.first, view.end(), 1}}),
-               Positions{view.end()}, Positions{1}, IValue()};
 }
 
 void Recorder::call_parts(const c10::OperatorHandle& op, torch::jit::Stack& stack) {

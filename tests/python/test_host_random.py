@@ -302,6 +302,12 @@ def sets_bits(x: Tensor) -> Tensor:
     return x + GENERATOR.random()
 
 
+def sets_bits_of_a_state(x: Tensor) -> Tensor:
+    x = x * OWN_OF_NUMPY.rand()
+    OWN_OF_NUMPY._bit_generator.state = BITS_OF_STATE
+    return x + OWN_OF_NUMPY.rand()
+
+
 def raises(x: Tensor) -> Tensor:
     try:
         return x * numpy.random.beta(-1.0, 2.0) * GENERATOR.random()
@@ -310,9 +316,10 @@ def raises(x: Tensor) -> Tensor:
 
 
 BITS = numpy.random.PCG64(9).state
+BITS_OF_STATE = numpy.random.MT19937(9).state
 
 
-@pytest.mark.parametrize("program", [sets_bits, raises])
+@pytest.mark.parametrize("program", [sets_bits, sets_bits_of_a_state, raises])
 def test_draws_that_run_in_eager(program: Callable[[Tensor], Tensor]) -> None:
     compiled = thunder.jit(program)
     for number in range(3):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
-from thunder._arguments import shown
+from thunder._arguments import missing_arguments, shown
 from thunder._names import suggestion
 from thunder.plugins.engines import DDP, FP8, FSDP, Profile, ReduceOverhead
 from thunder.plugins.int4 import QuantizeInt4
@@ -74,12 +73,8 @@ def resolve_plugins(plugins: object) -> list[Plugin]:
 
 
 def _made(cls: type[Plugin]) -> Plugin:
-    try:
-        inspect.signature(cls).bind()
-    except TypeError as error:
-        raise TypeError(
-            f"thunder.compile: plugins: {cls.__qualname__}: {error}; give an instance: {cls.__name__}(…)"
-        ) from None
+    if (missing := missing_arguments(cls)) is not None:
+        raise TypeError(f"thunder.compile: plugins: {cls.__qualname__}: {missing}; give an instance: {cls.__name__}(…)")
     return cls()
 
 

@@ -60,7 +60,7 @@ int ContextVariables::set(py::Borrowed variable, PyObject* value, PyObject** res
 int ContextVariables::reset(py::Borrowed variable, PyObject* token, PyObject** result) {
   const auto found = std::ranges::find_if(sets_, [&](const Set& each) { return each.token.get() == token; });
   if (found == sets_.end()) return 0;
-  // A token is good for once: with those of an older call gone, what was there before cannot be put back.
+  // A token can be used once. Were an older one used up here, nobody could put back the value from before it.
   const bool is_newest = std::none_of(
       std::next(found), sets_.end(), [&](const Set& each) { return each.variable.get() == variable && !each.is_over; });
   if (!is_newest) {

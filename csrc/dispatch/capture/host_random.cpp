@@ -22,12 +22,13 @@ struct HostRandom::Method {
   bool gives_int;
   std::size_t least;  ///< arguments besides the generator
   std::size_t most;
+  std::int64_t most_bits = 0;  ///< that the first argument may ask for; zero: it asks for none
 };
 
 namespace {
 
 constexpr GeneratorMethods kPython{"_random", "Random", "getstate", "setstate"};
-constexpr GeneratorMethods kNumpy{"numpy.random", "RandomState", "get_state", "set_state"};
+constexpr GeneratorMethods kNumpy{"numpy.random", "RandomState", "get_state", "set_state", "_bit_generator"};
 constexpr GeneratorMethods kNumpyGenerator{"numpy.random", "Generator", nullptr, nullptr, "bit_generator"};
 
 /// A number as it stands in an operation, which the trace is tied to; nullopt: it is none that a scalar holds.
@@ -56,7 +57,6 @@ const GeneratorMethods* generator_methods_of(PyObject* object) {
 
 int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size_t count, PyObject* names,
                      PyObject** result) {
-  constexpr std::int64_t kMostBits = 62;
   if (edges_.is_in_trial() || names != nullptr || count < method.least + 1 || count > method.most + 1) return 0;
   PyObject* object = arguments[0];
   if (generator_methods_of(object) != method.generator) return 0;
@@ -67,13 +67,12 @@ int HostRandom::draw(const Method& method, PyObject* const* arguments, std::size
       if (!number) return 0;
       numbers.push_back(*number);
     }
-    const bool draws_bits = std::string_view(method.name) == "getrandbits";
-    if (draws_bits && (numbers[0].toLong() < 0 || numbers[0].toLong() > kMostBits)) return 0;
+    if (method.most_bits != 0 && (numbers[0].toLong() < 0 || numbers[0].toLong() > method.most_bits)) return 0;
     tracker_.reads().record_identity(object);
     const GeneratorMethods& generator = *method.generator;
     if (generator.source != nullptr) sources_.push_back(checked(PyObject_GetAttrString(object, generator.source)));
     const tracer::AsideOfLayers outermost;  // a number has no layers
-    torch::jit::Stack stack{generator_of(object, *method.generator), method.name, std::move(numbers),
+    torch::jit::Stack stack{generator_of(object, generator), method.name, std::move(numbers),
                             method.gives_int ? at::kLong : at::kDouble};
     c10::Dispatcher::singleton().findSchemaOrThrow("thunder::draw_number", "").callBoxed(stack);
     const py::Ref tensor = py::Ref::steal(wrap_tensor(stack.at(0).toTensor()));
@@ -96,7 +95,7 @@ void HostRandom::require_hidden_sources() const {
 void HostRandom::add_substitutes(interpreter::TrackerOptions& options) {
   static constexpr Method kMethods[] = {
       {&kPython, "Random.random", "random", false, 0, 0},
-      {&kPython, "Random.getrandbits", "getrandbits", true, 1, 1},
+      {&kPython, "Random.getrandbits", "getrandbits", true, 1, 1, 62},
       {&kNumpyGenerator, "Generator.beta", "beta", false, 2, 2},
       {&kNumpyGenerator, "Generator.binomial", "binomial", true, 2, 2},
       {&kNumpyGenerator, "Generator.exponential", "exponential", false, 0, 1},
@@ -131,7 +130,7 @@ void HostRandom::add_substitutes(interpreter::TrackerOptions& options) {
                                        PyObject** result) { return draw(method, arguments, count, names, result); });
   };
   for (const Method& method : kMethods) add(method.generator->module, method.function, method);
-  // As a whole: the code in Python draws until a number is small enough.
+  // One draw for the function in Python, which draws until a number is small enough.
   static constexpr Method kBelow{&kPython, "Random._randbelow", "_randbelow", true, 1, 1};
   add("random", "Random._randbelow_with_getrandbits", kBelow);
 }

@@ -493,11 +493,11 @@ bool decide_range(PyObject* callable, const NativeCall& call) {
 /// The place among the arguments of the least length of `torch.bincount`, where that is a size; nullopt: it is none.
 std::optional<std::size_t> place_of_least_length(PyObject* callable, const NativeCall& call) {
   if (name_of(callable) != "bincount" || !is_torch_function(callable, call)) return std::nullopt;
-  const auto op = c10::Dispatcher::singleton().findSchema({"aten::" + std::string(name_of(callable)), ""});
-  for (std::size_t i = 0; op && i < total(call); ++i) {
-    const auto place = place_in_schema(*op, call, i);
+  const c10::OperatorHandle op = overloads_of(callable).at(0);
+  for (std::size_t i = 0; i < total(call); ++i) {
+    const auto place = place_in_schema(op, call, i);
     const bool is_length =
-        place && *place < op->schema().arguments().size() && op->schema().arguments()[*place].name() == "minlength";
+        place && *place < op.schema().arguments().size() && op.schema().arguments()[*place].name() == "minlength";
     if (is_length && is_size_number(call.arguments[i])) return i;
   }
   return std::nullopt;

@@ -91,7 +91,7 @@ class PythonGenerator final : public tracer::HostGenerator {
         return;
       }
       PyObject* given = *static_cast<PyObject* const*>(state.data());
-      if (methods_.source != nullptr) {
+      if (methods_.get_state == nullptr) {
         if (PyObject_SetAttrString(source().get(), "state", given) < 0) throw PendingError();
         return;
       }
@@ -106,7 +106,7 @@ class PythonGenerator final : public tracer::HostGenerator {
         std::memcpy(state.mutable_data_ptr(), memory.data(), memory.size());
         return state.getIntrusivePtr();
       }
-      if (methods_.source != nullptr) {
+      if (methods_.get_state == nullptr) {
         return wrap(checked(PyObject_GetAttrString(source().get(), "state"))).getIntrusivePtr();
       }
       const py::Ref none = checked(PyTuple_New(0));

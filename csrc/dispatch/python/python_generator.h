@@ -7,8 +7,9 @@
 
 namespace thunder::dispatch {
 
-/// The class in C of a generator of Python or NumPy, and its methods that give the state and take it back; or, of one
-/// that draws from a source of bits, the attribute that has this source, whose attribute `state` is read and set.
+/// The class in C of a generator of Python or NumPy, its methods that give the state and take it back, and, of one that
+/// draws from a source of bits, the attribute that has this source. Without such methods, its attribute `state` is read
+/// and set.
 struct GeneratorMethods {
   const char* module;
   const char* type;

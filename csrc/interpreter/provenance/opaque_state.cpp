@@ -236,40 +236,38 @@ bool has_subclasses(py::Borrowed type, py::Borrowed references) {
   return true;
 }
 
-bool hides_name_of_class(py::Borrowed object, PyObject* name) {
-  return PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(object), name) != nullptr;
+/// Calls `visit` for names of the class that attributes of the object hide, until it gives false. False: it did, or an
+/// exception is set. Makes nothing where the attributes lie in a dict or there are none: guards ask at each call.
+template <typename Visit>
+bool visit_hidden_names(py::Borrowed object, const Visit& visit) {
+  if (dict_that_is_made(object) == nullptr && count_of_inline_attributes(object) == 0) return true;
+  const py::Ref dict = py::Ref::steal(PyObject_GenericGetDict(object, nullptr));
+  if (!dict) return false;
+  PyObject* name = nullptr;
+  PyObject* value = nullptr;
+  for (Py_ssize_t place = 0; PyDict_Next(dict.get(), &place, &name, &value) != 0;) {
+    const bool hides = PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(object), name) != nullptr;
+    if (hides && !visit(name)) return false;
+  }
+  return true;
 }
 
-/// Names of the class that attributes of the object hide, as a tuple; null with an exception.
+/// These names as a tuple; null with an exception.
 py::Ref hidden_names(py::Borrowed object) {
-  const bool has_none = dict_that_is_made(object) == nullptr && count_of_inline_attributes(object) == 0;
-  const py::Ref dict = py::Ref::steal(has_none ? PyDict_New() : PyObject_GenericGetDict(object, nullptr));
-  py::Ref names = py::Ref::steal(dict ? PyList_New(0) : nullptr);
-  PyObject* name = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t place = 0; names && PyDict_Next(dict.get(), &place, &name, &value) != 0;) {
-    if (hides_name_of_class(object, name) && PyList_Append(names.get(), name) < 0) return nullptr;
-  }
-  return names ? py::Ref::steal(PyList_AsTuple(names.get())) : nullptr;
+  const py::Ref names = py::Ref::steal(PyList_New(0));
+  const auto add = [&](PyObject* name) { return PyList_Append(names.get(), name) == 0; };
+  return py::Ref::steal(names && visit_hidden_names(object, add) ? PyList_AsTuple(names.get()) : nullptr);
 }
 
-/// Makes nothing where the attributes of the object lie in a dict or there are none: this is asked at each call.
 bool has_hidden_names(py::Borrowed object, py::Borrowed names) {
-  PyObject* dict = dict_that_is_made(object);
   const Py_ssize_t count = PyTuple_GET_SIZE(names);
-  if (dict == nullptr && count_of_inline_attributes(object) == 0) return count == 0;
-  const py::Ref made = py::Ref::steal(dict == nullptr ? PyObject_GenericGetDict(object, nullptr) : nullptr);
-  if (dict == nullptr) dict = made.get();
-  if (dict == nullptr) return PyErr_Clear(), false;
   Py_ssize_t found = 0;
-  PyObject* name = nullptr;
-  PyObject* value = nullptr;
-  for (Py_ssize_t place = 0; PyDict_Next(dict, &place, &name, &value) != 0;) {
-    if (!hides_name_of_class(object, name)) continue;
-    if (found == count || !are_equal(name, PyTuple_GET_ITEM(names, found))) return false;
-    ++found;
-  }
-  return found == count;
+  const auto is_next = [&](PyObject* name) {
+    return found < count && are_equal(name, PyTuple_GET_ITEM(names, found++));
+  };
+  if (visit_hidden_names(object, is_next)) return found == count;
+  PyErr_Clear();
+  return false;
 }
 
 /// Whether the state that is kept of an object is the object itself, or a weak reference to it.
